@@ -1,0 +1,138 @@
+//! The only clock, sleep and id maker, and the only way to put work on other threads.
+//!
+//! Everything else takes an [`Env`]; the lints forbid `SystemTime::now`, `Instant::now`, `Uuid::new_v4`, `tokio::time::sleep` and
+//! `spawn` outside this file. That is what makes a run repeatable under simulation.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+/// Time, sleep, ids. Two implementations: the real one and the simulated one.
+#[async_trait]
+pub trait World: Send + Sync {
+    /// Wall clock, milliseconds since 1970-01-01 UTC. Decides nothing; it is only written down.
+    fn now_ms(&self) -> i64;
+    /// Monotonic time since some fixed moment of this process.
+    fn monotonic(&self) -> Duration;
+    /// Sleeps.
+    async fn sleep(&self, time: Duration);
+    /// A fresh random id.
+    fn uuid(&self) -> Uuid;
+    /// True when work may be put on other threads.
+    fn threads(&self) -> bool;
+}
+
+/// A handle to the [`World`]; cheap to clone.
+#[derive(Clone)]
+pub struct Env(Arc<dyn World>);
+
+impl Env {
+    /// Wraps a world.
+    pub fn new(world: Arc<dyn World>) -> Self {
+        Env(world)
+    }
+    /// The real clock, tokio's timer, random ids, tokio's blocking threads.
+    pub fn real() -> Self {
+        Env(Arc::new(Real::new()))
+    }
+    /// Wall clock, milliseconds since 1970-01-01 UTC.
+    pub fn now_ms(&self) -> i64 {
+        self.0.now_ms()
+    }
+    /// Monotonic time since some fixed moment of this process.
+    pub fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    /// Sleeps.
+    pub async fn sleep(&self, time: Duration) {
+        self.0.sleep(time).await
+    }
+    /// A fresh random id.
+    pub fn uuid(&self) -> Uuid {
+        self.0.uuid()
+    }
+    /// The moment `after` from now.
+    pub fn deadline(&self, after: Duration) -> Deadline {
+        Deadline(self.monotonic().checked_add(after).unwrap_or(Duration::MAX))
+    }
+    /// Time left until `deadline`; `None` when it has passed.
+    pub fn left(&self, deadline: Deadline) -> Option<Duration> {
+        deadline.0.checked_sub(self.monotonic()).filter(|d| !d.is_zero())
+    }
+    /// Runs a CPU-bound closure: on a blocking thread in production, inline under simulation.
+    pub async fn cpu<T, F>(&self, work: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        if !self.0.threads() {
+            return work();
+        }
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+        match tokio::task::spawn_blocking(work).await {
+            Ok(value) => value,
+            Err(join) => match join.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => futures::future::pending().await, // the runtime is shutting down; nobody waits for this any more
+            },
+        }
+    }
+    /// A wait before try number `attempt` (0-based): exponential from 50 ms to 5 s, with full jitter on the upper half.
+    pub fn backoff(&self, attempt: u32) -> Duration {
+        let base = Duration::from_millis(50).saturating_mul(1 << attempt.min(7)).min(Duration::from_secs(5));
+        let jitter = u64::from(self.uuid().as_bytes()[15]);
+        base / 2 + (base / 2).mul_f64(jitter as f64 / 255.0)
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Env")
+    }
+}
+
+/// A moment on the monotonic clock; made by [`Env::deadline`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(Duration);
+
+impl Deadline {
+    /// A moment that never comes.
+    pub const NEVER: Deadline = Deadline(Duration::MAX);
+}
+
+struct Real {
+    started: std::time::Instant,
+}
+
+impl Real {
+    #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
+    fn new() -> Self {
+        Real { started: std::time::Instant::now() }
+    }
+}
+
+#[async_trait]
+impl World for Real {
+    #[expect(clippy::disallowed_methods, reason = "this is the one clock")]
+    fn now_ms(&self) -> i64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map(|d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)).unwrap_or(0)
+    }
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+    #[expect(clippy::disallowed_methods, reason = "this is the one sleep")]
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await
+    }
+    #[expect(clippy::disallowed_methods, reason = "this is the one id maker")]
+    fn uuid(&self) -> Uuid {
+        Uuid::new_v4()
+    }
+    fn threads(&self) -> bool {
+        true
+    }
+}

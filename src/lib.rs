@@ -1,0 +1,14 @@
+//! Lakeward: streams into lakehouse tables, exactly once, without a JVM and without a lock service.
+
+pub mod decode;
+pub mod env;
+pub mod error;
+pub mod format;
+pub mod publish;
+pub mod schema;
+pub mod sink;
+pub mod source;
+pub mod store;
+
+pub use env::Env;
+pub use error::{Error, Kind, Result};

@@ -1,0 +1,135 @@
+//! Where rows go. A sink prepares (everything durable, nothing visible) and commits (everything visible, once).
+
+use std::collections::BTreeMap;
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::format::{CommitUser, Digest, Floor};
+
+/// What a sink prepared, as the chain stores it; only the sink that made it reads it.
+pub type Message = serde_json::Value;
+
+/// One commit of one sink, as its checkpoint orders it.
+#[derive(Clone, Debug)]
+pub struct SinkCommit {
+    /// The lineage's commit user.
+    pub user: CommitUser,
+    /// The checkpoint's identifier.
+    pub identifier: i64,
+    /// SHA-256 of the checkpoint object.
+    pub digest: Digest,
+    /// Where the walk for the user's newest identifier ends.
+    pub floor: Floor,
+    /// The user's newest identifier at `floor`.
+    pub last: Option<i64>,
+    /// None: nothing to commit, only look; empty: an empty snapshot.
+    pub messages: Option<Vec<Message>>,
+    /// Goes into the snapshot as it is.
+    pub properties: BTreeMap<String, String>,
+    /// Event-time watermark, milliseconds since 1970-01-01 UTC.
+    pub watermark: Option<i64>,
+    /// True when a start finishes a checkpoint of an earlier process: files must be there, and the answer is logged.
+    pub replay: bool,
+    /// `--resolve SINK=landed|lost`: a person's word for what history cannot tell any more.
+    pub resolve: Option<Resolution>,
+}
+
+/// A person's word on a commit that history cannot tell any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It landed.
+    Landed,
+    /// It did not.
+    Lost,
+}
+
+/// What became of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// True: recognised, it had landed before.
+    pub already: bool,
+    /// Where the user's newest identifier is now known to be `last`.
+    pub floor: Floor,
+    /// That identifier.
+    pub last: Option<i64>,
+}
+
+/// What a closed lineage had landed in a sink: its last identifier, none when nothing.
+pub type ClosedAt = Option<i64>;
+
+/// Left in each sink by each lineage, so that a lost or moved chain is noticed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Uuid of the chain (of its seq 0).
+    pub chain: String,
+    /// Where the chain lives.
+    pub location: String,
+    /// The sink's url, as the chain names it.
+    pub sink: String,
+    /// The lineage's commit user.
+    pub user: CommitUser,
+    /// Seq of the lineage's `open`.
+    pub seq: u64,
+}
+
+/// Where rows go.
+#[async_trait]
+pub trait Sink: Send {
+    /// Takes rows. They are in the sink's Arrow schema.
+    async fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+    /// Makes everything written since the last `prepare` durable, and invisible. Empty when nothing was written.
+    async fn prepare(&mut self) -> Result<Vec<Message>>;
+    /// Makes one checkpoint's messages visible, exactly once, or recognises that they are.
+    async fn commit(&mut self, commit: &SinkCommit) -> Result<Outcome>;
+    /// Ends a lineage: after this `user` lands nothing any more. What it had landed last.
+    async fn close(&mut self, close: &CloseUser) -> Result<ClosedAt>;
+    /// What the chain keeps in the sink.
+    fn anchor(&self) -> &dyn Anchor;
+}
+
+/// Ends a lineage in one sink.
+#[derive(Clone, Debug)]
+pub struct CloseUser {
+    /// The lineage's commit user.
+    pub user: CommitUser,
+    /// Where the walk ends.
+    pub floor: Floor,
+    /// The user's newest identifier at `floor`.
+    pub last: Option<i64>,
+    /// The identifier of the checkpoint that was pending, when it had messages for this sink.
+    pub pending: Option<i64>,
+    /// Paths of the pending messages' files.
+    pub messages: Option<Vec<Message>>,
+    /// Digest of the pending checkpoint.
+    pub digest: Digest,
+    /// Goes into the closing snapshot as it is.
+    pub properties: BTreeMap<String, String>,
+    /// `--resolve`.
+    pub resolve: Option<Resolution>,
+}
+
+/// What a chain leaves in a sink, so that neither can be lost, moved or expired without the other noticing.
+#[async_trait]
+pub trait Anchor: Send + Sync {
+    /// The sink's absolute url.
+    fn url(&self) -> &str;
+    /// `paimon`, `delta`, ...
+    fn format(&self) -> &str;
+    /// The newest state, as a floor.
+    async fn head(&self) -> Result<Floor>;
+    /// Writes the registration unless it is there; `Data` when a different one is.
+    async fn register(&self, registration: &Registration) -> Result<()>;
+    /// Every registration of a pipeline.
+    async fn registrations(&self, pipeline: &str) -> Result<Vec<Registration>>;
+    /// Removes every registration of a pipeline (`--forget`, `--adopt`).
+    async fn forget(&self, pipeline: &str) -> Result<()>;
+    /// Keeps `snapshot` and everything above from being expired, on behalf of `user`.
+    async fn pin(&self, user: &CommitUser, snapshot: u64) -> Result<()>;
+    /// Takes away the pins of a pipeline's users but those in `keep`.
+    async fn unpin(&self, pipeline: &str, keep: &[CommitUser]) -> Result<()>;
+}

@@ -1,0 +1,193 @@
+//! Where records come from. A source has splits (a file, a Kafka partition); each record has an offset in its split, and
+//! `(split, offset)` always gives the same record. That is what exactly-once needs (a source that cannot says so).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::env::Deadline;
+use crate::error::Result;
+
+/// The position in one split: the offset of the next record to read, and a note that makes the split recognisable again
+/// (file: size and hash; Kafka: topic id).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Offset of the next record: bytes of the decompressed file, the Kafka offset, the row number of the generator.
+    pub offset: u64,
+    /// The source's own note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<serde_json::Value>,
+}
+
+/// Split -> position. A split that is absent stands at its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Offsets(pub BTreeMap<String, Position>);
+
+impl Offsets {
+    /// The offset of a split; 0 when absent.
+    pub fn offset(&self, split: &str) -> u64 {
+        self.0.get(split).map_or(0, |p| p.offset)
+    }
+    /// Per split the greater of the two.
+    pub fn max(&self, other: &Offsets) -> Offsets {
+        self.merge(other, |a, b| b > a)
+    }
+    /// Per split the smaller of the two; a split that one of them lacks stands at its start, and is left out.
+    pub fn min(&self, other: &Offsets) -> Offsets {
+        let both = self.0.iter().filter_map(|(split, a)| {
+            let b = other.0.get(split)?;
+            Some((split.clone(), if b.offset < a.offset { b.clone() } else { a.clone() }))
+        });
+        Offsets(both.collect())
+    }
+    /// True when no split stands at a smaller offset than in `other`.
+    pub fn covers(&self, other: &Offsets) -> bool {
+        other.0.iter().all(|(split, p)| self.offset(split) >= p.offset)
+    }
+    fn merge(&self, other: &Offsets, take_other: impl Fn(u64, u64) -> bool) -> Offsets {
+        let mut out = self.clone();
+        for (split, b) in &other.0 {
+            match out.0.get(split) {
+                Some(a) if !take_other(a.offset, b.offset) => {}
+                _ => drop(out.0.insert(split.clone(), b.clone())),
+            }
+        }
+        out
+    }
+}
+
+/// Records of one split, columnar: one byte buffer, an end and an offset per record.
+#[derive(Clone, Debug)]
+pub struct Records {
+    /// Where they come from; shared by all.
+    pub origin: Arc<Origin>,
+    /// All values, one after the other.
+    pub bytes: Bytes,
+    /// End of record i in `bytes`; it starts at the end of record i - 1 (the first at `start`).
+    pub ends: Vec<usize>,
+    /// Start of the first record in `bytes`.
+    pub start: usize,
+    /// Offset of each record in its split; rising.
+    pub offsets: Vec<u64>,
+    /// Line number of each record, from 1; empty when the source has no lines.
+    pub lines: Vec<u64>,
+    /// Milliseconds since 1970-01-01 UTC of each record; empty when the source has none.
+    pub timestamps: Vec<i64>,
+    /// Key of each record; empty when the source has none.
+    pub keys: Vec<Option<Bytes>>,
+    /// Headers of each record; empty when the source has none.
+    pub headers: Vec<Vec<(String, Option<Bytes>)>>,
+}
+
+/// What all records of a chunk share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The split, as in [`Offsets`].
+    pub split: String,
+    /// Topic name or file path, for people and dead letters.
+    pub name: String,
+    /// The Kafka partition.
+    pub partition: Option<i32>,
+    /// Column names of a CSV file's header.
+    pub header: Option<Arc<Vec<String>>>,
+}
+
+impl Records {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+    /// None at all?
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+    /// The bytes of record `i`.
+    pub fn value(&self, i: usize) -> &[u8] {
+        let start = if i == 0 { self.start } else { self.ends[i - 1] };
+        &self.bytes[start..self.ends[i]]
+    }
+    /// Without the first `n` records.
+    pub fn skip(&self, n: usize) -> Records {
+        let tail = |len: usize| n.min(len);
+        Records {
+            origin: self.origin.clone(),
+            bytes: self.bytes.clone(),
+            start: if n == 0 { self.start } else { self.ends[n - 1] },
+            ends: self.ends[n..].to_vec(),
+            offsets: self.offsets[n..].to_vec(),
+            lines: self.lines[tail(self.lines.len())..].to_vec(),
+            timestamps: self.timestamps[tail(self.timestamps.len())..].to_vec(),
+            keys: self.keys[tail(self.keys.len())..].to_vec(),
+            headers: self.headers[tail(self.headers.len())..].to_vec(),
+        }
+    }
+    /// `file:line` or `topic[partition]@offset`, for messages.
+    pub fn place(&self, i: usize) -> String {
+        match (self.lines.get(i), self.origin.partition) {
+            (Some(line), _) => format!("{}:{line} (offset {})", self.origin.name, self.offsets[i]),
+            (None, Some(p)) => format!("{}[{p}]@{}", self.origin.name, self.offsets[i]),
+            (None, None) => format!("{}@{}", self.origin.name, self.offsets[i]),
+        }
+    }
+}
+
+/// Rows that are columnar already, all of one split.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Where they come from.
+    pub origin: Arc<Origin>,
+    /// The rows.
+    pub batch: RecordBatch,
+    /// Offset of the first row; row i has `first + i`.
+    pub first: u64,
+}
+
+/// What one poll gave.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Polled {
+    /// Records to decode.
+    Records(Records),
+    /// Rows that need no decoding.
+    Batch(Rows),
+    /// Nothing came before the deadline.
+    Idle,
+    /// The stop is reached; nothing will come any more in this lineage.
+    End,
+}
+
+/// Where a new lineage starts and stops; durable in the chain's `open` before the first poll.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// First offset to read of each split that is known now.
+    pub start: Offsets,
+    /// First offset *not* to read of each split; none for a source that never ends.
+    pub stop: Option<Offsets>,
+}
+
+/// A replayable, addressable stream of records. Fits in 80 lines; run [`conformance`] on your own.
+#[async_trait]
+pub trait Source: Send {
+    /// Makes `start:` and `stop:` absolute. `from` is where an earlier lineage ended; none: the pipeline has never run.
+    async fn resolve(&mut self, from: Option<&Offsets>) -> Result<Resolved>;
+    /// Goes to these offsets; called once before the first poll. A split that is not what its note says is `Data`.
+    async fn seek(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<()>;
+    /// The next records in offset order per split, or `Idle` at the deadline, or `End`.
+    async fn poll(&mut self, deadline: Deadline) -> Result<Polled>;
+    /// The offsets after everything that `poll` has returned.
+    fn position(&self) -> Offsets;
+    /// Everything below these offsets is durable and visible. May be told to the outside (Kafka group offsets).
+    async fn committed(&mut self, offsets: &Offsets) -> Result<()> {
+        let _ = offsets;
+        Ok(())
+    }
+    /// Does `(split, offset)` always give the same record? A source that says no (stdin) makes the pipeline at-least-once.
+    fn replayable(&self) -> bool {
+        true
+    }
+}
