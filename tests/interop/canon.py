@@ -1,0 +1,185 @@
+"""Canonical text of values, shared by the Python readers and by dataset.py.
+
+Every value is null or a string (see README.md).  Arrow columns are turned into text through their integers,
+never through datetime or pandas, so that no extreme value is lost or moved.
+"""
+import datetime
+import decimal
+import re
+import struct
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def to_micros(n, unit):
+    k = PER_SECOND[unit]
+    return n * (10**6 // k) if k <= 10**6 else n // (k // 10**6)
+
+
+def _integers(a, width):
+    """The integers behind a temporal array (no range checks, no zone)."""
+    return a.view(pa.int64() if width == 64 else pa.int32()).to_pylist()
+
+
+def column(a):
+    """Arrow array -> list of canonical values."""
+    if isinstance(a, pa.ChunkedArray):
+        return [v for c in a.chunks for v in column(c)]
+    t = a.type
+    if pa.types.is_dictionary(t):
+        return column(a.dictionary_decode())
+    if pa.types.is_boolean(t):
+        return [None if v is None else "true" if v else "false" for v in a.to_pylist()]
+    if pa.types.is_integer(t):
+        return [None if v is None else str(v) for v in a.to_pylist()]
+    if pa.types.is_float32(t):
+        return _bits(a, 32)
+    if pa.types.is_float64(t):
+        return _bits(a, 64)
+    if pa.types.is_decimal(t):
+        return [None if v is None else format(v, "f") for v in a.to_pylist()]
+    if pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view():
+        return a.to_pylist()
+    if pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t) or t == pa.binary_view():
+        return [None if v is None else "hex:" + bytes(v).hex() for v in a.to_pylist()]
+    if pa.types.is_date32(t):
+        return [None if v is None else f"day:{v}" for v in _integers(a, 32)]
+    if pa.types.is_date64(t):
+        return [None if v is None else f"day:{v // 86400000}" for v in _integers(a, 64)]
+    if pa.types.is_timestamp(t):
+        return [None if v is None else f"us:{to_micros(v, t.unit)}" for v in _integers(a, 64)]
+    if pa.types.is_time32(t):
+        return [None if v is None else f"time-ms:{v * 1000 // PER_SECOND[t.unit]}" for v in _integers(a, 32)]
+    if pa.types.is_time64(t):
+        return [None if v is None else f"time-ms:{v * 1000 // PER_SECOND[t.unit]}" for v in _integers(a, 64)]
+    if pa.types.is_map(t):
+        out = []
+        for i in range(len(a)):
+            s = a[i]
+            if not s.is_valid:
+                out.append(None)
+                continue
+            e = s.values
+            out.append([list(p) for p in zip(column(e.field(0)), column(e.field(1)))])
+        return out
+    if pa.types.is_list(t) or pa.types.is_large_list(t) or pa.types.is_fixed_size_list(t):
+        return [column(a[i].values) if a[i].is_valid else None for i in range(len(a))]
+    if pa.types.is_struct(t):
+        kids = {t.field(k).name: column(pc.struct_field(a, [k])) for k in range(t.num_fields)}
+        ok = a.is_valid().to_pylist()
+        return [{n: c[i] for n, c in kids.items()} if ok[i] else None for i in range(len(a))]
+    if pa.types.is_null(t):
+        return [None] * len(a)
+    raise ValueError(f"type not handled: {t}")
+
+
+def _bits(a, width):
+    import numpy as np
+
+    ok = a.is_valid().to_pylist()
+    f = a.fill_null(0.0).to_numpy(zero_copy_only=False)
+    bits = np.ascontiguousarray(f).view(np.uint32 if width == 32 else np.uint64).tolist()
+    fmt = "f32:%08x" if width == 32 else "f64:%016x"
+    return [fmt % b if v else None for b, v in zip(bits, ok)]
+
+
+def f32(x):
+    return "f32:%08x" % struct.unpack("<I", struct.pack("<f", x))[0]
+
+
+def f64(x):
+    return "f64:%016x" % struct.unpack("<Q", struct.pack("<d", x))[0]
+
+
+# ---------------------------------------------------------------- text -> value
+
+TYPE = re.compile(r"^([A-Z]+(?:_[A-Z]+)*)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(.*?)(\s+NOT NULL)?$")
+
+
+class Kind:
+    """What a Paimon type string says: base name, arguments, zone, nullability."""
+
+    def __init__(self, sql):
+        m = TYPE.match(sql.strip())
+        if not m:
+            raise ValueError(f"not an atomic type: {sql}")
+        self.base = m.group(1)
+        self.a = int(m.group(2)) if m.group(2) else None
+        self.b = int(m.group(3)) if m.group(3) else None
+        self.ltz = "LOCAL TIME ZONE" in (m.group(4) or "") or self.base == "TIMESTAMP_LTZ"
+        self.nullable = not m.group(5)
+        if self.base == "TIMESTAMP_LTZ":
+            self.base = "TIMESTAMP"
+        if self.base == "INTEGER":
+            self.base = "INT"
+
+
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def comparable(text, kind):
+    """Text (canonical or as a person writes it) -> a value that sorts as the column does:
+    int, bool, Decimal, float, str, bytes; dates as epoch days, timestamps as epoch microseconds."""
+    b = kind.base
+    if b == "BOOLEAN":
+        return {"true": True, "false": False}[text]
+    if b in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
+        return int(text)
+    if b == "FLOAT":
+        if text.startswith("f32:"):
+            return struct.unpack("<f", struct.pack("<I", int(text[4:], 16)))[0]
+        return struct.unpack("<f", struct.pack("<f", float(text)))[0]
+    if b == "DOUBLE":
+        return struct.unpack("<d", struct.pack("<Q", int(text[4:], 16)))[0] if text.startswith("f64:") else float(text)
+    if b == "DECIMAL":
+        return decimal.Decimal(text)
+    if b in ("STRING", "CHAR", "VARCHAR"):
+        return text
+    if b in ("BYTES", "BINARY", "VARBINARY"):
+        return bytes.fromhex(text[4:]) if text.startswith("hex:") else text.encode()
+    if b == "DATE":
+        if text.startswith("day:"):
+            return int(text[4:])
+        return (datetime.date.fromisoformat(text) - EPOCH.date()).days
+    if b == "TIMESTAMP":
+        if text.startswith("us:"):
+            return int(text[3:])
+        d = datetime.datetime.fromisoformat(text)
+        if d.tzinfo is not None:
+            d = d.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        return (d - EPOCH) // datetime.timedelta(microseconds=1)
+    if b == "TIME":
+        return int(text.replace("time-ms:", ""))
+    raise ValueError(f"type not handled: {b}")
+
+
+def keeps(op, value, bound, kind):
+    """Does one canonical value pass the filter?  IEEE rules for floats (NaN passes nothing)."""
+    if op == "is_null":
+        return value is None
+    if op == "is_not_null":
+        return value is not None
+    if value is None:
+        return False
+    v = comparable(value, kind)
+    return {"eq": v == bound, "lt": v < bound, "le": v <= bound, "gt": v > bound, "ge": v >= bound}[op]
+
+
+def arrow_array(texts, kind, arrow_type):
+    """Canonical texts -> Arrow array of a table's column type."""
+    vals = [None if t is None else comparable(t, kind) for t in texts]
+    if kind.base == "TIMESTAMP":
+        k = PER_SECOND[arrow_type.unit]
+
+        def unit(us):
+            return us * (k // 10**6) if k >= 10**6 else us // (10**6 // k)
+
+        return pa.array([None if v is None else unit(v) for v in vals], pa.int64()).view(arrow_type)
+    if kind.base == "DATE":
+        return pa.array(vals, pa.int32()).view(pa.date32())
+    if kind.base == "TIME":
+        return pa.array(vals, pa.int32()).view(pa.time32("ms")).cast(arrow_type)
+    return pa.array(vals, arrow_type)

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides Rust: Debian packages, a Python with other people's Paimon readers,
+# and Java Paimon with the small reader in tests/interop/java.  Running it again does only what is missing.
+#
+#   tests/setup.sh                                   everything
+#   PAIMON_JAVA_VERSIONS="1.4.2" tests/setup.sh      other versions of paimon-bundle (must be on Maven Central)
+#
+# Outside the clone only pip's cache and ~/.m2 are written, and Debian packages installed.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+java_versions=${PAIMON_JAVA_VERSIONS:-0.9.0 1.4.2}
+requirements=tests/interop/requirements.txt
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# ---------------------------------------------------------------- Debian packages
+missing=()
+command -v strace >/dev/null || missing+=(strace)
+command -v javac >/dev/null || missing+=(default-jdk-headless)
+command -v mvn >/dev/null || missing+=(maven)
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+if [ ${#missing[@]} -gt 0 ]; then
+  say "apt-get install ${missing[*]}"
+  sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+  $sudo apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# ---------------------------------------------------------------- Python
+if ! { [ -x .venv/bin/python ] && cmp -s "$requirements" .venv/lakeward-requirements.txt; }; then
+  say "Python packages into .venv"
+  [ -x .venv/bin/python ] || python3 -m venv .venv
+  try() { "$@" || { say "once more: $*"; sleep 5; "$@"; }; }
+  try .venv/bin/python -m pip install -q --disable-pip-version-check --no-input -r "$requirements"
+  cp "$requirements" .venv/lakeward-requirements.txt
+fi
+
+# ---------------------------------------------------------------- Java
+for version in $java_versions; do
+  dir=target/interop/java-$version
+  stamp=$(cat tests/interop/java/pom.xml tests/interop/java/Interop.java | sha256sum | cut -d' ' -f1)
+  if [ "$(cat "$dir/ready" 2>/dev/null)" = "$stamp" ]; then
+    continue
+  fi
+  say "Java Paimon $version into $dir"
+  rm -rf "$dir"
+  mkdir -p "$dir/lib" "$dir/classes"
+  fetch() {
+    mvn -q -B -Dstyle.color=never -f tests/interop/java/pom.xml -Dpaimon.version="$version" \
+      org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies \
+      -DincludeScope=runtime -DoutputDirectory="$root/$dir/lib"
+  }
+  fetch || { say "once more: Maven, $version"; sleep 5; fetch; }
+  javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/Interop.java
+  printf '%s\n' "$stamp" >"$dir/ready"
+done
+say "ready: $(tests/interop/read.sh readers | tr '\n' ' ')"
