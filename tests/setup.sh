@@ -33,6 +33,7 @@ if ! { [ -x .venv/bin/python ] && cmp -s "$requirements" .venv/lakeward-requirem
   [ -x .venv/bin/python ] || python3 -m venv .venv
   try() { "$@" || { say "once more: $*"; sleep 5; "$@"; }; }
   try .venv/bin/python -m pip install -q --disable-pip-version-check --no-input -r "$requirements"
+  try .venv/bin/python tests/interop/dataset.py --install
   cp "$requirements" .venv/lakeward-requirements.txt
 fi
 
@@ -49,7 +50,7 @@ for version in $java_versions; do
   fetch() {
     mvn -q -B -Dstyle.color=never -f tests/interop/java/pom.xml -Dpaimon.version="$version" \
       org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies \
-      -DincludeScope=runtime -DoutputDirectory="$root/$dir/lib"
+      -DincludeScope=runtime -DoutputDirectory="$root/$dir/lib" >&2
   }
   fetch || { say "once more: Maven, $version"; sleep 5; fetch; }
   javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/Interop.java

@@ -5,6 +5,7 @@ never through datetime or pandas, so that no extreme value is lost or moved.
 """
 import datetime
 import decimal
+import math
 import re
 import struct
 
@@ -166,6 +167,43 @@ def keeps(op, value, bound, kind):
         return False
     v = comparable(value, kind)
     return {"eq": v == bound, "lt": v < bound, "le": v <= bound, "gt": v > bound, "ge": v >= bound}[op]
+
+
+class Summary:
+    """What is said of one column; the same facts as in the expected.json that dataset.py writes."""
+
+    def __init__(self, kind):
+        self.kind = kind
+        self.count = self.nulls = 0
+        self.seen = {}  # text -> times
+
+    def add(self, texts):
+        for t in texts:
+            if t is None:
+                self.nulls += 1
+            else:
+                self.count += 1
+                self.seen[t] = self.seen.get(t, 0) + 1
+
+    def answer(self):
+        values = [(comparable(t, self.kind), t) for t in self.seen]
+        a = {"count": str(self.count), "nulls": str(self.nulls), "distinct": str(len(self.seen)),
+             "min": min(values)[1] if values else None, "max": max(values)[1] if values else None}
+        b = self.kind.base
+        if b in ("TINYINT", "SMALLINT", "INT", "BIGINT"):
+            a["sum"] = str(sum(v * self.seen[t] for v, t in values))
+        elif b == "DECIMAL":
+            with decimal.localcontext() as c:
+                c.prec = 1000
+                a["sum"] = format(sum((v * self.seen[t] for v, t in values), decimal.Decimal(0)), "f")
+        elif b in ("FLOAT", "DOUBLE"):
+            try:
+                s = math.fsum(v for v, t in values for _ in range(self.seen[t]))
+            except (OverflowError, ValueError):
+                s = math.nan
+            if math.isfinite(s):
+                a["sum"] = f64(s)
+        return a
 
 
 def arrow_array(texts, kind, arrow_type):

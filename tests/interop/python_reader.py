@@ -44,7 +44,7 @@ def answer_rows(q, columns, batches, extra):
     if f and f[1] not in ("is_null", "is_not_null"):
         bound = canon.comparable(f[2], kinds[f[0]])
     rows, dropped, count = [], 0, 0
-    counting = q["cmd"] == "count"
+    summaries = {n: canon.Summary(kinds[n]) for n in wanted} if q["cmd"] == "summary" else None
     for b in batches:
         if b.num_rows == 0:
             continue
@@ -54,13 +54,19 @@ def answer_rows(q, columns, batches, extra):
             keep = [canon.keeps(f[1], v, bound, kinds[f[0]]) for v in col]
             dropped += len(keep) - sum(keep)
         count += sum(keep) if keep is not None else b.num_rows
-        if counting:
+        if q["cmd"] == "count":
             continue
         cols = [canon.column(b.column(b.schema.get_field_index(n))) for n in wanted]
-        for i, r in enumerate(zip(*cols)):
-            if keep is None or keep[i]:
-                rows.append(dict(zip(wanted, r)))
-    a = {"count": count} if counting else {"rows": rows}
+        if keep is not None:
+            cols = [[v for v, k in zip(c, keep) if k] for c in cols]
+        if summaries:
+            for n, c in zip(wanted, cols):
+                summaries[n].add(c)
+        else:
+            rows.extend(dict(zip(wanted, r)) for r in zip(*cols))
+    a = {"rows": rows} if q["cmd"] == "rows" else {"count": count}
+    if summaries:
+        a["columns"] = {n: s.answer() for n, s in summaries.items()}
     if f:
         a["reader_extra"] = dropped
     a.update(extra)
@@ -114,7 +120,7 @@ class PyPaimon:
         data = rb.new_read().to_arrow(splits) if splits else None
         return answer_rows(q, columns, data.to_batches() if data is not None else [], {"files": files, "splits": len(splits)})
 
-    count = rows
+    count = summary = rows
 
     def snapshots(self, q):
         m = self.open(q).snapshot_manager()
@@ -237,7 +243,7 @@ class PyPaimonRust:
         return answer_rows(q, columns, rb.new_read().read(splits),
                            {"splits": len(splits), "planned_rows": sum(s.row_count() for s in splits)})
 
-    count = rows
+    count = summary = rows
 
     def schema(self, q):
         s = self.open(q).schema()
@@ -251,7 +257,7 @@ class PyPaimonRust:
         raise NotImplementedError("pypaimon-rust has no snapshot expiry")
 
 
-COMMANDS = {"rows", "count", "snapshots", "schema", "list", "expire", "create", "append"}
+COMMANDS = {"rows", "count", "summary", "snapshots", "schema", "list", "expire", "create", "append"}
 
 
 def main():

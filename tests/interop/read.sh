@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Other people's readers behind one command; see README.md beside this file.
 #   read.sh READER TABLE_PATH rows [--filter COL OP VALUE] [--columns a,b] [--snapshot N]
-#   read.sh READER TABLE_PATH count|snapshots|schema|list
+#   read.sh READER TABLE_PATH summary|count [--filter COL OP VALUE]
+#   read.sh READER TABLE_PATH snapshots|schema|list
 #   read.sh READER TABLE_PATH expire --retain-max N
 #   read.sh READER batch            JSON requests on stdin, one JSON answer a line on stdout
 #   read.sh readers                 the readers that tests/setup.sh has installed
@@ -24,7 +25,7 @@ if [ "${1:-}" = readers ]; then
   exit 0
 fi
 if [ $# -lt 2 ]; then
-  sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 reader=$1
@@ -45,7 +46,7 @@ serve() {
         echo "read.sh: Java Paimon '$version' is not installed; there is: $(java_versions | tr '\n' ' ')(tests/setup.sh installs them)" >&2
         exit 2
       fi
-      exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto -Xmx2g \
+      exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx3g \
         -cp "$dir/classes:$dir/lib/*" Interop
       ;;
     *)

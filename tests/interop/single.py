@@ -9,7 +9,7 @@ OPS = ("eq", "lt", "le", "gt", "ge", "is_null", "is_not_null")
 def request(argv):
     p = argparse.ArgumentParser(prog="read.sh READER")
     p.add_argument("table")
-    p.add_argument("cmd", choices=["rows", "count", "snapshots", "schema", "list", "expire"])
+    p.add_argument("cmd", choices=["rows", "count", "summary", "snapshots", "schema", "list", "expire"])
     p.add_argument("--filter", nargs="+", metavar="COL OP [VALUE]")
     p.add_argument("--columns", help="comma separated")
     p.add_argument("--snapshot", type=int)
@@ -44,7 +44,7 @@ def answer():
             print(json.dumps(r, ensure_ascii=False))
         if a:
             print(json.dumps(a), file=sys.stderr)
-    elif "count" in a:
+    elif "count" in a and "columns" not in a:
         print(a.pop("count"))
         if a:
             print(json.dumps(a), file=sys.stderr)

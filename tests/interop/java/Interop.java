@@ -3,6 +3,7 @@ import java.io.BufferedWriter;
 import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
 import java.io.PrintStream;
+import java.io.StringWriter;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
@@ -14,6 +15,7 @@ import java.time.ZoneOffset;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -38,11 +40,13 @@ import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReaderIterator;
 import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaManager;
+import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.core.JsonGenerator;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ArrayNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.util.RawValue;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.FileStoreTableFactory;
 import org.apache.paimon.table.sink.BatchTableCommit;
@@ -58,6 +62,7 @@ import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.DataTypeJsonParser;
+import org.apache.paimon.types.DataTypeRoot;
 import org.apache.paimon.types.DecimalType;
 import org.apache.paimon.types.LocalZonedTimestampType;
 import org.apache.paimon.types.MapType;
@@ -109,9 +114,9 @@ public class Interop {
         String cmd = q.path("cmd").asText("rows");
         switch (cmd) {
             case "rows":
-                return rows(q, false);
             case "count":
-                return rows(q, true);
+            case "summary":
+                return rows(q, cmd);
             case "snapshots":
                 return snapshots(q);
             case "schema":
@@ -139,7 +144,7 @@ public class Interop {
 
     // ------------------------------------------------------------------ reading
 
-    static ObjectNode rows(JsonNode q, boolean countOnly) throws Exception {
+    static ObjectNode rows(JsonNode q, String cmd) throws Exception {
         FileStoreTable table = open(q);
         RowType type = table.rowType();
         LinkedHashSet<Integer> wanted = new LinkedHashSet<>();
@@ -177,7 +182,13 @@ public class Interop {
         for (Split s : splits) {
             files += s instanceof DataSplit ? ((DataSplit) s).dataFiles().size() : 1;
         }
-        ArrayNode rows = N.arrayNode();
+        List<Summary> summaries = new ArrayList<>();
+        for (int i : shown) {
+            summaries.add(new Summary(type.getTypeAt(i)));
+        }
+        StringWriter text = new StringWriter(); // not a tree: there may be millions of values
+        JsonGenerator rows = JSON.getFactory().createGenerator(text);
+        rows.writeStartArray();
         long count = 0;
         for (Split split : splits) {
             // executeFilter: the reader itself drops every row that does not match
@@ -189,27 +200,134 @@ public class Interop {
                 while (it.hasNext()) {
                     InternalRow r = it.next();
                     count++;
-                    if (countOnly) {
-                        continue;
+                    if (cmd.equals("rows")) {
+                        rows.writeStartObject();
+                        for (int i = 0; i < shown.size(); i++) {
+                            DataField f = type.getFields().get(shown.get(i));
+                            rows.writeFieldName(f.name());
+                            JSON.writeTree(rows, text(r, i, f.type()));
+                        }
+                        rows.writeEndObject();
+                    } else if (cmd.equals("summary")) {
+                        for (int i = 0; i < shown.size(); i++) {
+                            summaries.get(i).add(r, i);
+                        }
                     }
-                    ObjectNode o = N.objectNode();
-                    for (int i = 0; i < shown.size(); i++) {
-                        DataField f = type.getFields().get(shown.get(i));
-                        o.set(f.name(), text(r, i, f.type()));
-                    }
-                    rows.add(o);
                 }
             }
         }
+        rows.writeEndArray();
+        rows.close();
         ObjectNode a = N.objectNode();
-        if (countOnly) {
-            a.put("count", count);
+        if (cmd.equals("rows")) {
+            a.putRawValue("rows", new RawValue(text.toString()));
         } else {
-            a.set("rows", rows);
+            a.put("count", count);
+        }
+        if (cmd.equals("summary")) {
+            ObjectNode columns = a.putObject("columns");
+            for (int i = 0; i < shown.size(); i++) {
+                columns.set(type.getFieldNames().get(shown.get(i)), summaries.get(i).answer());
+            }
         }
         a.put("files", files);
         a.put("splits", splits.size());
         return a;
+    }
+
+    /** What is said of one column; the same facts as in the expected.json that dataset.py writes. */
+    static class Summary {
+        final DataType type;
+        long count;
+        long nulls;
+        final HashSet<String> distinct = new HashSet<>();
+        Comparable<Object> min;
+        Comparable<Object> max;
+        String minText;
+        String maxText;
+        BigDecimal sum = BigDecimal.ZERO; // null: not a number, or not finite
+
+        Summary(DataType type) {
+            this.type = type;
+        }
+
+        @SuppressWarnings("unchecked")
+        void add(InternalRow r, int i) {
+            if (r.isNullAt(i)) {
+                nulls++;
+                return;
+            }
+            count++;
+            String t = text(r, i, type).asText();
+            distinct.add(t);
+            Object v;
+            switch (type.getTypeRoot()) {
+                case FLOAT:
+                case DOUBLE: {
+                    double d = type.getTypeRoot() == DataTypeRoot.FLOAT ? r.getFloat(i) : r.getDouble(i);
+                    v = d;
+                    sum = sum == null || Double.isNaN(d) || Double.isInfinite(d) ? null : sum.add(new BigDecimal(d));
+                    break;
+                }
+                case TINYINT:
+                case SMALLINT:
+                case INTEGER:
+                case BIGINT:
+                case DECIMAL:
+                    v = new BigDecimal(t);
+                    sum = sum.add((BigDecimal) v);
+                    break;
+                case DATE:
+                case TIME_WITHOUT_TIME_ZONE:
+                case TIMESTAMP_WITHOUT_TIME_ZONE:
+                case TIMESTAMP_WITH_LOCAL_TIME_ZONE:
+                    v = new BigInteger(t.substring(t.indexOf(':') + 1));
+                    sum = null;
+                    break;
+                default: // strings by their UTF-8 bytes; bytes by their hex text
+                    v = BinaryString.fromString(t);
+                    sum = null;
+            }
+            Comparable<Object> c = (Comparable<Object>) v;
+            if (min == null || c.compareTo(min) < 0) {
+                min = c;
+                minText = t;
+            }
+            if (max == null || c.compareTo(max) > 0) {
+                max = c;
+                maxText = t;
+            }
+        }
+
+        ObjectNode answer() {
+            ObjectNode o = N.objectNode();
+            o.put("count", Long.toString(count));
+            o.put("nulls", Long.toString(nulls));
+            o.put("distinct", Integer.toString(distinct.size()));
+            o.put("min", minText);
+            o.put("max", maxText);
+            if (sum != null && numeric()) {
+                boolean f = type.getTypeRoot() == DataTypeRoot.FLOAT || type.getTypeRoot() == DataTypeRoot.DOUBLE;
+                // the exact sum, rounded once: what Python's math.fsum gives
+                o.put("sum", f ? String.format("f64:%016x", Double.doubleToRawLongBits(sum.doubleValue())) : sum.toPlainString());
+            }
+            return o;
+        }
+
+        boolean numeric() {
+            switch (type.getTypeRoot()) {
+                case TINYINT:
+                case SMALLINT:
+                case INTEGER:
+                case BIGINT:
+                case DECIMAL:
+                case FLOAT:
+                case DOUBLE:
+                    return true;
+                default:
+                    return false;
+            }
+        }
     }
 
     static boolean inOrder(List<Integer> l) {
@@ -451,6 +569,7 @@ public class Interop {
         t.primaryKeys().forEach(k::add);
         ObjectNode o = a.putObject("options");
         t.schema().options().forEach(o::put);
+        o.remove("path"); // added on opening
         return a;
     }
 
