@@ -23,6 +23,18 @@ pub struct Position {
     pub note: Option<serde_json::Value>,
 }
 
+impl Position {
+    /// Only as a stop: up to the split's end, which nothing but reading it finds (a compressed file). Its note's `size` says which end;
+    /// a position reached it when its note's `end` is that size or greater.
+    pub const TO_END: u64 = u64::MAX;
+
+    fn reached(&self, stop: &Position) -> bool {
+        let number = |p: &Position, key: &str| p.note.as_ref().and_then(|n| n.get(key)).and_then(serde_json::Value::as_u64);
+        self.offset >= stop.offset
+            || (stop.offset == Self::TO_END && matches!((number(self, "end"), number(stop, "size")), (Some(end), Some(size)) if end >= size))
+    }
+}
+
 /// Split -> position. A split that is absent stands at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -33,9 +45,16 @@ impl Offsets {
     pub fn offset(&self, split: &str) -> u64 {
         self.0.get(split).map_or(0, |p| p.offset)
     }
-    /// Per split the greater of the two.
+    /// Per split the greater of the two; where they are equal the other's note, which is the newer one in `covered.max(offsets)`.
     pub fn max(&self, other: &Offsets) -> Offsets {
-        self.merge(other, |a, b| b > a)
+        let mut out = self.clone();
+        for (split, b) in &other.0 {
+            match out.0.get(split) {
+                Some(a) if a.offset > b.offset || (a.offset == b.offset && b.note.is_none()) => {}
+                _ => drop(out.0.insert(split.clone(), b.clone())),
+            }
+        }
+        out
     }
     /// Per split the smaller of the two; a split that one of them lacks stands at its start, and is left out.
     pub fn min(&self, other: &Offsets) -> Offsets {
@@ -45,19 +64,9 @@ impl Offsets {
         });
         Offsets(both.collect())
     }
-    /// True when no split stands at a smaller offset than in `other`.
+    /// True when no split stands at a smaller offset than in `other`; also tells whether a stop is reached ([`Position::TO_END`]).
     pub fn covers(&self, other: &Offsets) -> bool {
-        other.0.iter().all(|(split, p)| self.offset(split) >= p.offset)
-    }
-    fn merge(&self, other: &Offsets, take_other: impl Fn(u64, u64) -> bool) -> Offsets {
-        let mut out = self.clone();
-        for (split, b) in &other.0 {
-            match out.0.get(split) {
-                Some(a) if !take_other(a.offset, b.offset) => {}
-                _ => drop(out.0.insert(split.clone(), b.clone())),
-            }
-        }
-        out
+        other.0.iter().all(|(split, p)| p.offset == 0 || self.0.get(split).is_some_and(|own| own.reached(p)))
     }
 }
 
@@ -82,6 +91,9 @@ pub struct Records {
     pub keys: Vec<Option<Bytes>>,
     /// Headers of each record; empty when the source has none.
     pub headers: Vec<Vec<(String, Option<Bytes>)>>,
+    /// Records that the source could not take apart (longer than allowed, a quote that is never closed): index, rising, and what is
+    /// wrong. The value is only the record's beginning. A decoder turns each into a reject of stage `decode` and reads nothing of it.
+    pub faults: Vec<(usize, String)>,
 }
 
 /// What all records of a chunk share.
@@ -124,6 +136,7 @@ impl Records {
             timestamps: self.timestamps[tail(self.timestamps.len())..].to_vec(),
             keys: self.keys[tail(self.keys.len())..].to_vec(),
             headers: self.headers[tail(self.headers.len())..].to_vec(),
+            faults: self.faults.iter().filter(|(i, _)| *i >= n).map(|(i, why)| (i - n, why.clone())).collect(),
         }
     }
     /// `file:line` or `topic[partition]@offset`, for messages.
