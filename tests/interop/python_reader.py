@@ -34,11 +34,18 @@ def literal(text, kind):
     return v
 
 
+def field(batch, name):
+    i = batch.schema.get_field_index(name)
+    if i < 0:
+        raise ValueError(f"the reader gave no column {name}, only {batch.schema.names}")
+    return batch.column(i)
+
+
 def answer_rows(q, columns, batches, extra):
     """columns: [(name, type)] in schema order; batches: Arrow data with at least the columns asked for.
     The exact filter is applied again here, and what it drops is reported as `reader_extra`."""
     f = q.get("filter")
-    kinds = {n: Kind(t) for n, t in columns if isinstance(t, str)}
+    kinds = {n: Kind(t) for n, t in columns if isinstance(t, str) and "<" not in t}
     wanted = [n for n, _ in columns if not q.get("columns") or n in q["columns"]]
     bound = None
     if f and f[1] not in ("is_null", "is_not_null"):
@@ -50,13 +57,13 @@ def answer_rows(q, columns, batches, extra):
             continue
         keep = None
         if f:
-            col = canon.column(b.column(b.schema.get_field_index(f[0])))
+            col = canon.column(field(b, f[0]))
             keep = [canon.keeps(f[1], v, bound, kinds[f[0]]) for v in col]
             dropped += len(keep) - sum(keep)
         count += sum(keep) if keep is not None else b.num_rows
         if q["cmd"] == "count":
             continue
-        cols = [canon.column(b.column(b.schema.get_field_index(n))) for n in wanted]
+        cols = [canon.column(field(b, n)) for n in wanted]
         if keep is not None:
             cols = [[v for v, k in zip(c, keep) if k] for c in cols]
         if summaries:
@@ -222,7 +229,12 @@ class PyPaimonRust:
             return Table.from_resolved_schema(path, f.read())
 
     @staticmethod
-    def columns(table):
+    def columns(q, table):
+        if q.get("snapshot") is not None:  # the reader then gives the columns of that snapshot's schema, but does not tell them
+            with open(f"{q['table']}/snapshot/snapshot-{q['snapshot']}", encoding="utf-8") as f:
+                i = json.load(f)["schemaId"]
+            with open(f"{q['table']}/schema/schema-{i}", encoding="utf-8") as f:
+                return [(c["name"], c["type"]) for c in json.load(f)["fields"]]
         return [(f.name(), f.field_type() + ("" if f.is_nullable() or "NOT NULL" in f.field_type() else " NOT NULL"))
                 for f in table.schema().fields()]
 
@@ -237,7 +249,7 @@ class PyPaimonRust:
 
     def rows(self, q):
         table = self.open(q)
-        columns = self.columns(table)
+        columns = self.columns(q, table)
         rb = self.builder(q, table, columns)
         splits = rb.new_scan().plan().splits()
         return answer_rows(q, columns, rb.new_read().read(splits),
@@ -246,8 +258,9 @@ class PyPaimonRust:
     count = summary = rows
 
     def schema(self, q):
-        s = self.open(q).schema()
-        return {"columns": [list(c) for c in self.columns(self.open(q))], "partition": s.partition_keys(),
+        table = self.open(q)
+        s = table.schema()
+        return {"columns": [list(c) for c in self.columns(q, table)], "partition": s.partition_keys(),
                 "primary_key": s.primary_keys(), "options": {k: v for k, v in s.options().items() if k != "path"}}
 
     def snapshots(self, q):
