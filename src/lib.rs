@@ -1,5 +1,6 @@
 //! Lakeward: streams into lakehouse tables, exactly once, without a JVM and without a lock service.
 
+pub mod datafile;
 pub mod decode;
 pub mod env;
 pub mod error;

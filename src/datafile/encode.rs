@@ -1,0 +1,202 @@
+//! One Parquet file, encoded row group by row group; no I/O. The bytes come out in pieces as row groups are closed.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field as ArrowField, Schema as ArrowSchema, SchemaRef};
+use bytes::Bytes;
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::arrow::{ArrowSchemaConverter, PARQUET_FIELD_ID_META_KEY};
+use parquet::basic::{Compression as Codec, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::TypePtr;
+
+use crate::datafile::stats::{Gathered, chunk_cut, safe_floats};
+use crate::datafile::{Compression, WriterOptions};
+use crate::error::{Error, Result};
+use crate::format::ColumnStats;
+use crate::schema::Schema;
+
+/// A row group is closed when its encoder holds so many bytes. Bounds memory, and is what a reader takes in at once.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+/// Or so many rows.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+/// Pieces of about this size go to the store.
+const PIECE: usize = 4 << 20;
+
+/// What all files of one writer share.
+pub(super) struct FileFormat {
+    pub(super) schema: Arc<Schema>,
+    pub(super) options: WriterOptions,
+    arrow: SchemaRef,
+    root: TypePtr,
+    properties: WriterPropertiesPtr,
+}
+
+impl FileFormat {
+    /// `Invalid`: an option that does not fit.
+    pub(super) fn new(schema: Arc<Schema>, options: WriterOptions) -> Result<FileFormat> {
+        if let Some(unknown) = options.stats_of.keys().find(|name| schema.field(name).is_none()) {
+            return Err(Error::invalid(format!("a statistics mode is set for `{unknown}`, which is no column")).hint("correct the option"));
+        }
+        let fields = schema
+            .fields
+            .iter()
+            .map(|f| f.to_arrow().with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), f.id.to_string())])));
+        let arrow = Arc::new(ArrowSchema::new(fields.collect::<Vec<ArrowField>>()));
+        let parquet = ArrowSchemaConverter::new().schema_root("paimon_schema").convert(&arrow).map_err(failed)?;
+        let properties = WriterProperties::builder()
+            .set_created_by(concat!("lakeward version ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_compression(codec(options.compression)?)
+            // Bounds per column chunk serve row-group pruning and, gathered, the file's statistics; per page they would only cost.
+            .set_statistics_enabled(EnabledStatistics::Chunk)
+            .set_statistics_truncate_length(chunk_cut(schema.fields.iter().map(|f| options.stats_mode(&f.name))))
+            .set_max_row_group_row_count(None)
+            .build();
+        let root = parquet.root_schema_ptr();
+        Ok(FileFormat { schema, options, arrow, root, properties: Arc::new(properties) })
+    }
+}
+
+fn codec(compression: Compression) -> Result<Codec> {
+    Ok(match compression {
+        Compression::None => Codec::UNCOMPRESSED,
+        Compression::Snappy => Codec::SNAPPY,
+        Compression::Lz4 => Codec::LZ4_RAW,
+        Compression::Zstd(level) => Codec::ZSTD(
+            ZstdLevel::try_new(level).map_err(|_| Error::invalid(format!("{level} is no zstd level")).hint("levels are 1 to 22"))?,
+        ),
+    })
+}
+
+fn failed(e: ParquetError) -> Error {
+    Error::internal("a Parquet file could not be encoded").because(e).hint("please report this with the table's schema")
+}
+
+/// Where the encoder writes to: grows piece by piece, so that nothing is copied to grow.
+#[derive(Default)]
+struct Pieces {
+    done: Vec<Bytes>,
+    open: Vec<u8>,
+}
+
+impl Pieces {
+    fn take(&mut self) -> Vec<Bytes> {
+        if !self.open.is_empty() {
+            self.done.push(std::mem::take(&mut self.open).into());
+        }
+        std::mem::take(&mut self.done)
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.open.len() + bytes.len() > PIECE && !self.open.is_empty() {
+            self.done.push(std::mem::take(&mut self.open).into());
+        }
+        self.open.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// One Parquet file that is being encoded.
+pub(super) struct Encoder {
+    format: Arc<FileFormat>,
+    file: SerializedFileWriter<Pieces>,
+    groups: ArrowRowGroupWriterFactory,
+    /// The row group that takes rows, with its number of rows.
+    group: Option<(Vec<ArrowColumnWriter>, usize)>,
+    stats: Vec<Gathered>,
+    rows: u64,
+}
+
+/// A complete file.
+pub(super) struct Encoded {
+    /// What has not been taken yet, to the end of the file.
+    pub(super) pieces: Vec<Bytes>,
+    /// Of the whole file.
+    pub(super) size: u64,
+    pub(super) rows: u64,
+    pub(super) stats: Vec<ColumnStats>,
+}
+
+impl Encoder {
+    pub(super) fn new(format: &Arc<FileFormat>) -> Result<Encoder> {
+        let file = SerializedFileWriter::new(Pieces::default(), format.root.clone(), format.properties.clone()).map_err(failed)?;
+        let groups = ArrowRowGroupWriterFactory::new(&file, format.arrow.clone());
+        let stats = format.schema.fields.iter().map(|f| Gathered::new(f, format.options.stats_mode(&f.name))).collect();
+        Ok(Encoder { format: format.clone(), file, groups, group: None, stats, rows: 0 })
+    }
+
+    /// Encodes rows. Closes the row group when it is full.
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.group.is_none() {
+            let columns = self.groups.create_column_writers(self.file.flushed_row_groups().len()).map_err(failed)?;
+            self.group = Some((columns, 0));
+        }
+        let Some((columns, rows)) = &mut self.group else { return Ok(()) };
+        for ((field, array), column) in self.format.arrow.fields().iter().zip(batch.columns()).zip(columns) {
+            for leaf in compute_leaves(field, array).map_err(failed)? {
+                column.write(&leaf).map_err(failed)?;
+            }
+        }
+        *rows += batch.num_rows();
+        self.rows += batch.num_rows() as u64;
+        if *rows >= ROW_GROUP_ROWS || self.memory() >= ROW_GROUP_BYTES {
+            self.close_group()?;
+        }
+        Ok(())
+    }
+
+    /// Closes the row group that takes rows, if any; its bytes can be taken then.
+    pub(super) fn close_group(&mut self) -> Result<()> {
+        let Some((columns, rows)) = self.group.take() else { return Ok(()) };
+        let mut group = self.file.next_row_group().map_err(failed)?;
+        for (column, stats) in columns.into_iter().zip(&mut self.stats) {
+            let mut chunk = column.close().map_err(failed)?;
+            let metadata = &mut chunk.close_mut().metadata;
+            if let Some(safe) = metadata.statistics().and_then(safe_floats) {
+                *metadata = metadata.clone().into_builder().set_statistics(safe).build().map_err(failed)?;
+            }
+            stats.add(metadata.statistics(), rows as u64);
+            chunk.append_to_row_group(&mut group).map_err(failed)?;
+        }
+        group.close().map_err(failed)?;
+        Ok(())
+    }
+
+    /// Bytes of closed row groups that were not taken yet, in order.
+    pub(super) fn take(&mut self) -> Vec<Bytes> {
+        self.file.inner_mut().take()
+    }
+
+    /// Bytes held by the row group that takes rows.
+    pub(super) fn memory(&self) -> usize {
+        self.group.as_ref().map_or(0, |(columns, _)| columns.iter().map(ArrowColumnWriter::memory_size).sum())
+    }
+
+    /// What the file would have if it were closed now, without its footer: an estimate, in bytes.
+    pub(super) fn size(&self) -> u64 {
+        let open: usize =
+            self.group.as_ref().map_or(0, |(columns, _)| columns.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum());
+        (self.file.bytes_written() + open) as u64
+    }
+
+    /// Closes the file.
+    pub(super) fn finish(mut self) -> Result<Encoded> {
+        self.close_group()?;
+        self.file.finish().map_err(failed)?;
+        self.file.flush().map_err(|e| failed(e.into()))?;
+        let size = self.file.bytes_written() as u64;
+        let pieces = self.file.inner_mut().take();
+        let stats = self.stats.into_iter().filter_map(Gathered::finish).collect();
+        Ok(Encoded { pieces, size, rows: self.rows, stats })
+    }
+}

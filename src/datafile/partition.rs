@@ -1,0 +1,130 @@
+//! Which rows of a batch belong to which partition.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch, UInt32Array};
+use arrow::compute;
+use arrow::datatypes as t;
+
+use crate::error::{Error, Result};
+use crate::schema::{DataType, Scalar};
+
+/// The rows of one partition in one batch, and one of them (to read the partition's values from).
+pub(super) struct Part {
+    /// The partition's key: equal for equal values, null and the empty string kept apart.
+    pub(super) key: Vec<u8>,
+    pub(super) row: usize,
+    rows: Rows,
+}
+
+enum Rows {
+    All,
+    Run(usize, usize),
+    Scattered(Vec<u32>),
+}
+
+impl Part {
+    /// The rows as a batch: without copying them where they lie together.
+    pub(super) fn of(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        Ok(match &self.rows {
+            Rows::All => batch.clone(),
+            Rows::Run(from, to) => batch.slice(*from, to - from),
+            Rows::Scattered(rows) => compute::take_record_batch(batch, &UInt32Array::from(rows.clone()))?,
+        })
+    }
+}
+
+/// Splits a batch by its partition columns (`types` and `columns` in partition order): partitions by first appearance, rows in order.
+pub(super) fn split(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> Result<Vec<Part>> {
+    if columns.is_empty() {
+        return Ok(vec![Part { key: Vec::new(), row: 0, rows: Rows::All }]);
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut key = Vec::new();
+    for run in compute::partition(columns)?.ranges() {
+        key.clear();
+        for (data_type, column) in types.iter().zip(columns) {
+            push_key(data_type, column, run.start, &mut key)?;
+        }
+        match known.get(&key) {
+            Some(part) => parts[*part].rows.push(run.start, run.end)?,
+            None => {
+                known.insert(key.clone(), parts.len());
+                let rows = if run.len() == rows { Rows::All } else { Rows::Run(run.start, run.end) };
+                parts.push(Part { key: key.clone(), row: run.start, rows });
+            }
+        }
+    }
+    Ok(parts)
+}
+
+impl Rows {
+    fn push(&mut self, from: usize, to: usize) -> Result<()> {
+        let index =
+            |row: usize| u32::try_from(row).map_err(|_| Error::invalid("a batch has more than 2^32 rows").hint("write smaller ones"));
+        if let Rows::Run(a, b) = self {
+            *self = Rows::Scattered((index(*a)?..index(*b)?).collect());
+        }
+        if let Rows::Scattered(rows) = self {
+            rows.extend(index(from)?..index(to)?);
+        }
+        Ok(())
+    }
+}
+
+fn push_key(data_type: &DataType, column: &dyn Array, row: usize, key: &mut Vec<u8>) -> Result<()> {
+    if column.is_null(row) {
+        key.push(0);
+        return Ok(());
+    }
+    key.push(1);
+    // Lengths first, so that no two rows of values run together to the same key.
+    let mut bytes = |bytes: &[u8]| {
+        key.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        key.extend_from_slice(bytes);
+    };
+    match data_type {
+        DataType::Char(_) | DataType::VarChar(_) | DataType::String => bytes(column.as_string::<i32>().value(row).as_bytes()),
+        DataType::Bytes => bytes(column.as_binary::<i32>().value(row)),
+        _ => match scalar_at(data_type, column, row)? {
+            Some(Scalar::Bool(v)) => key.push(u8::from(v)),
+            Some(Scalar::Int(v) | Scalar::Timestamp(v)) => key.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::Float(v)) => key.extend_from_slice(&v.to_bits().to_le_bytes()),
+            Some(Scalar::Double(v)) => key.extend_from_slice(&v.to_bits().to_le_bytes()),
+            Some(Scalar::Decimal(v)) => key.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::Date(v)) => key.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::String(_) | Scalar::Bytes(_)) | None => {}
+        },
+    }
+    Ok(())
+}
+
+/// The value in one row of an array that is in the type's Arrow form ([`DataType::to_arrow`]). `Invalid`: a timestamp of milliseconds
+/// beyond what microseconds can tell.
+pub(crate) fn scalar_at(data_type: &DataType, array: &dyn Array, row: usize) -> Result<Option<Scalar>> {
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    Ok(Some(match data_type {
+        DataType::Boolean => Scalar::Bool(array.as_boolean().value(row)),
+        DataType::TinyInt => Scalar::Int(array.as_primitive::<t::Int8Type>().value(row).into()),
+        DataType::SmallInt => Scalar::Int(array.as_primitive::<t::Int16Type>().value(row).into()),
+        DataType::Int => Scalar::Int(array.as_primitive::<t::Int32Type>().value(row).into()),
+        DataType::BigInt => Scalar::Int(array.as_primitive::<t::Int64Type>().value(row)),
+        DataType::Float => Scalar::Float(array.as_primitive::<t::Float32Type>().value(row)),
+        DataType::Double => Scalar::Double(array.as_primitive::<t::Float64Type>().value(row)),
+        DataType::Decimal { .. } => Scalar::Decimal(array.as_primitive::<t::Decimal128Type>().value(row)),
+        DataType::Char(_) | DataType::VarChar(_) | DataType::String => Scalar::String(array.as_string::<i32>().value(row).to_owned()),
+        DataType::Bytes => Scalar::Bytes(array.as_binary::<i32>().value(row).to_vec()),
+        DataType::Date => Scalar::Date(array.as_primitive::<t::Date32Type>().value(row)),
+        DataType::Timestamp(p) | DataType::TimestampLtz(p) if *p <= 3 => {
+            let ms = array.as_primitive::<t::TimestampMillisecondType>().value(row);
+            let far = || Error::invalid(format!("the timestamp {ms} ms is out of range")).hint("partition by a column with sane values");
+            Scalar::Timestamp(ms.checked_mul(1000).ok_or_else(far)?)
+        }
+        DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
+            Scalar::Timestamp(array.as_primitive::<t::TimestampMicrosecondType>().value(row))
+        }
+    }))
+}
