@@ -5,6 +5,7 @@ pub mod decode;
 pub mod env;
 pub mod error;
 pub mod format;
+pub mod pipeline;
 pub mod publish;
 pub mod schema;
 pub mod sink;
