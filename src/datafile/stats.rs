@@ -15,7 +15,8 @@ pub(super) struct Gathered {
     column: String,
     data_type: DataType,
     mode: StatsMode,
-    nulls: u64,
+    /// `None`: a chunk came without its count, so nothing is said about the column.
+    nulls: Option<u64>,
     range: Range,
 }
 
@@ -29,13 +30,13 @@ enum Range {
 
 impl Gathered {
     pub(super) fn new(field: &Field, mode: StatsMode) -> Gathered {
-        Gathered { column: field.name.clone(), data_type: field.data_type.clone(), mode, nulls: 0, range: Range::Empty }
+        Gathered { column: field.name.clone(), data_type: field.data_type.clone(), mode, nulls: Some(0), range: Range::Empty }
     }
 
     /// Takes in one column chunk of `rows` rows.
     pub(super) fn add(&mut self, chunk: Option<&Statistics>, rows: u64) {
         let nulls = chunk.and_then(Statistics::null_count_opt);
-        self.nulls += nulls.unwrap_or(0);
+        self.nulls = self.nulls.zip(nulls).map(|(sum, n)| sum + n);
         if matches!(self.mode, StatsMode::None | StatsMode::Counts) || nulls == Some(rows) {
             return;
         }
@@ -58,7 +59,7 @@ impl Gathered {
             (Range::Known(min, max), _) => (Some(min), Some(max)),
             (Range::Empty | Range::Unknown, _) => (None, None),
         };
-        Some(ColumnStats { column: self.column, min, max, nulls: self.nulls })
+        Some(ColumnStats { column: self.column, min, max, nulls: self.nulls? })
     }
 }
 

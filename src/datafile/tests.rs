@@ -19,7 +19,7 @@ use crate::env::Env;
 use crate::error::Kind;
 use crate::format::{ColumnStats, CommitMessage, CommitUser, DataFile};
 use crate::schema::{DataType, Field, Schema};
-use crate::store::{Store, StoreOptions};
+use crate::store::{Durability, Store, StoreOptions};
 
 /// One folder for each partition; refuses the partition `bad` and, when told so, every file but the first.
 struct Folders {
@@ -517,7 +517,9 @@ async fn many_partitions_stay_within_the_memory_budget_and_the_limit_on_open_fil
 
 #[tokio::test]
 async fn a_large_file_has_row_groups_of_bounded_size() {
-    let (store, schema) = (memory(), partitioned());
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions { durability: Durability::None, ..Default::default() };
+    let (store, schema) = (Store::open(folder.path().to_str().unwrap(), &Env::real(), options).unwrap(), partitioned());
     let mut w = writer(&store, &schema, WriterOptions { compression: Compression::None, ..Default::default() });
     let rows: Vec<_> = (0..20_000).map(|i| (i, Some("a"), None)).collect();
     let mut most = 0;
@@ -595,4 +597,98 @@ async fn after_a_failure_halfway_the_writer_refuses_to_go_on() {
     assert!(w.write(&rows_of(&schema, &rows, 200)).await.is_err(), "the second file cannot be opened");
     assert_eq!(w.write(&rows_of(&schema, &rows[..1], 16)).await.unwrap_err().kind(), Kind::Internal);
     assert_eq!(w.prepare().await.unwrap_err().kind(), Kind::Internal);
+}
+
+/// 8192 rows of about 200 bytes, as an order stream has them: ids, a decimal, times, words, a few repeated values.
+fn orders(schema: &Schema, from: i64) -> RecordBatch {
+    let mut noise = 0x9E37_79B9_7F4A_7C15u64 ^ u64::try_from(from).unwrap();
+    let mut random = move || {
+        noise ^= noise << 13;
+        noise ^= noise >> 7;
+        noise ^= noise << 17;
+        noise
+    };
+    let words =
+        ["river", "stone", "quiet", "amber", "north", "cloud", "maple", "ferry", "linen", "spark", "otter", "grain", "delta", "piano"];
+    let rows = from..from + 8192;
+    let mut text = |n: usize| {
+        let lines = rows.clone().map(|_| (0..n).map(|_| words[usize::try_from(random() % 14).unwrap()]).collect::<Vec<_>>().join(" "));
+        Arc::new(StringArray::from_iter_values(lines)) as ArrayRef
+    };
+    let (note, name, city) = (text(14), text(3), text(1));
+    let mut numbers = |limit: u64| rows.clone().map(|_| i64::try_from(random() % limit).unwrap()).collect::<Vec<_>>();
+    let amounts = Decimal128Array::from_iter_values(numbers(1_000_000).into_iter().map(i128::from));
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(rows.clone())),
+        Arc::new(Int64Array::from(numbers(5_000_000))),
+        Arc::new(amounts.with_precision_and_scale(10, 2).unwrap()),
+        Arc::new(TimestampMillisecondArray::from_iter_values(rows.clone().map(|i| 1_700_000_000_000 + i * 37))),
+        note,
+        name,
+        city,
+        Arc::new(Float64Array::from_iter(numbers(1 << 40).into_iter().map(|v| (v % 9 > 0).then_some(v as f64 / 1e6)))),
+        Arc::new(Int32Array::from_iter_values(numbers(100).into_iter().map(|v| i32::try_from(v).unwrap()))),
+        Arc::new(StringArray::from_iter_values(rows.clone().map(|i| format!("2026-01-{:02}", i / 50_000 % 28 + 1)))),
+    ];
+    RecordBatch::try_new(schema.to_arrow(), columns).unwrap()
+}
+
+/// CPU time of this thread, seconds.
+fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+#[tokio::test]
+#[ignore = "a measurement: cargo test --release --lib bare_parquet -- --ignored --nocapture"]
+async fn writing_costs_little_more_cpu_than_bare_parquet() {
+    use DataType::*;
+    let columns = [
+        ("id", BigInt),
+        ("user_id", BigInt),
+        ("amount", Decimal { precision: 10, scale: 2 }),
+        ("ts", Timestamp(3)),
+        ("note", String),
+        ("name", String),
+        ("city", String),
+        ("score", Double),
+        ("quantity", Int),
+        ("dt", String),
+    ];
+    let plain = schema(&columns, &[]);
+    let by_day = schema(&columns, &["dt"]);
+    let batches: Vec<RecordBatch> = (0..122).map(|i| orders(&plain, i * 8192)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions { durability: Durability::None, ..Default::default() };
+    let store = Store::open(folder.path().to_str().unwrap(), &Env::real(), options).unwrap();
+    let mut least = [f64::MAX; 3];
+    for round in 0..5 {
+        let before = cpu();
+        let level = parquet::basic::ZstdLevel::try_new(1).unwrap();
+        let properties = parquet::file::properties::WriterProperties::builder().set_compression(parquet::basic::Compression::ZSTD(level));
+        let file = std::fs::File::create(folder.path().join("bare.parquet")).unwrap();
+        let mut bare = parquet::arrow::ArrowWriter::try_new(file, plain.to_arrow(), Some(properties.build())).unwrap();
+        batches.iter().for_each(|b| bare.write(b).unwrap());
+        bare.close().unwrap();
+        let bare_done = cpu();
+        let mut took = [bare_done - before, 0.0, 0.0];
+        let mut sizes = vec![std::fs::metadata(folder.path().join("bare.parquet")).unwrap().len()];
+        for (i, schema) in [&plain, &by_day].into_iter().enumerate() {
+            let started = cpu();
+            let mut w = writer(&store, schema, WriterOptions::default());
+            for batch in &batches {
+                w.write(batch).await.unwrap();
+            }
+            let messages = w.prepare().await.unwrap();
+            took[i + 1] = cpu() - started;
+            sizes.push(files(&messages).iter().map(|f| f.size).sum());
+        }
+        println!(
+            "round {round}: bare {:.3} s, ours {:.3} s, ours by day {:.3} s per million rows, bytes {sizes:?}",
+            took[0], took[1], took[2]
+        );
+        least = [0, 1, 2].map(|i| least[i].min(took[i]));
+    }
+    println!("least: bare {:.3} s, ours {:.3} s, ours by day {:.3} s", least[0], least[1], least[2]);
+    assert!(least[1] <= least[0] * 1.1, "{least:?}");
 }

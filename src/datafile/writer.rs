@@ -16,7 +16,7 @@ use crate::format::{CommitMessage, CommitUser, DataFile};
 use crate::schema::{DataType, Scalar, Schema};
 use crate::store::{Store, Upload};
 
-/// A row group smaller than this is not written on its own to save memory; its file is closed instead.
+/// A row group smaller than this is not written on its own to save memory; whole files are closed instead.
 const SMALL_ROW_GROUP: usize = 1 << 20;
 /// So many files may be open at once; each costs a file descriptor or an upload.
 const MAX_OPEN: usize = 256;
@@ -62,6 +62,8 @@ struct Open {
     encoder: Encoder,
     upload: Upload,
     turn: u64,
+    /// Bytes that writing the open row group would free.
+    group: usize,
     /// The shares in the writer's sums.
     bytes: u64,
     memory: usize,
@@ -159,7 +161,7 @@ impl FileWriter {
     pub fn bytes(&self) -> u64 {
         self.closed_bytes + self.open_bytes
     }
-    /// Bytes that the open files hold in memory.
+    /// Bytes that the open files hold in memory, in their row groups and on their way to the store.
     pub fn memory(&self) -> usize {
         self.memory
     }
@@ -289,10 +291,11 @@ impl FileWriter {
 
     /// Brings the sums up to date after a change to an open file. The file's size so far, an estimate.
     fn account(&mut self, open: &mut Open) -> u64 {
-        let (bytes, memory) = (open.encoder.size(), open.encoder.memory());
+        let (bytes, group) = (open.encoder.size(), open.encoder.memory());
+        let memory = group + open.upload.buffered();
         self.open_bytes = self.open_bytes - open.bytes + bytes;
         self.memory = self.memory - open.memory + memory;
-        (open.bytes, open.memory) = (bytes, memory);
+        (open.bytes, open.group, open.memory) = (bytes, group, memory);
         bytes
     }
 
@@ -310,7 +313,7 @@ impl FileWriter {
         tracing::debug!("opened {path}");
         self.open_files += 1;
         self.first_opened.get_or_insert(self.store.env().monotonic());
-        Ok(Open { path, encoder: Encoder::new(&self.format)?, upload, turn: 0, bytes: 0, memory: 0 })
+        Ok(Open { path, encoder: Encoder::new(&self.format)?, upload, turn: 0, group: 0, bytes: 0, memory: 0 })
     }
 
     async fn close(&mut self, index: usize) -> Result<()> {
@@ -328,9 +331,9 @@ impl FileWriter {
     /// beginning with the one that was not written to for the longest time.
     async fn make_room(&mut self) -> Result<()> {
         while self.memory > self.format.options.memory {
-            let open = self.partitions.iter().enumerate().filter_map(|(i, p)| Some((p.open.as_ref()?.memory, i)));
+            let open = self.partitions.iter().enumerate().filter_map(|(i, p)| Some((p.open.as_ref()?.group, i)));
             match open.max() {
-                Some((memory, index)) if memory >= SMALL_ROW_GROUP.min(self.format.options.memory / 2) => {
+                Some((group, index)) if group >= SMALL_ROW_GROUP.min(self.format.options.memory / 2).max(1) => {
                     let Some(mut open) = self.partitions[index].open.take() else { break };
                     open.encoder.close_group()?;
                     for piece in open.encoder.take() {

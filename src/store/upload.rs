@@ -59,6 +59,15 @@ impl Upload {
         self.size
     }
 
+    /// Bytes of these that are held in memory.
+    pub fn buffered(&self) -> usize {
+        match &self.to {
+            Target::Disk(..) => 0,
+            Target::Parts(parts) => parts.buffer.len(),
+            Target::Whole(buffer) => buffer.len(),
+        }
+    }
+
     /// Appends bytes. After an error the upload cannot go on: abort it.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.size += bytes.len() as u64;
