@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -331,6 +331,7 @@ impl fmt::Debug for Properties {
 pub(super) struct Origin {
     pub(super) texts: Texts,
     pub(super) places: BTreeMap<String, Mark>,
+    pub(super) base: PathBuf,
 }
 
 impl Origin {
@@ -435,8 +436,8 @@ impl PipelineFile {
         shape::check(&texts, &root, &shape::FILE, "")?;
         let mut places = BTreeMap::new();
         read::places(&root, "", &mut places);
-        let origin = Arc::new(Origin { texts, places });
-        let file = read::file(&root, origin, base_dir)?;
+        let base = location::clean(base_dir, Path::new(""))?;
+        let file = read::file(&root, Arc::new(Origin { texts, places, base }))?;
         check::check(&file)?;
         Ok(file)
     }
@@ -455,6 +456,11 @@ impl PipelineFile {
     /// The file's name, as it was given.
     pub fn file_name(&self) -> &str {
         &self.origin.texts.file
+    }
+
+    /// Where relative paths start: the folder of the pipeline file, absolute.
+    pub fn base_dir(&self) -> &Path {
+        &self.origin.base
     }
 
     /// The whole pipeline with its defaults, as a pipeline file; `***` instead of what looks secret.

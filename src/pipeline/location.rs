@@ -6,8 +6,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// The schemes of object stores.
-const REMOTE: [&str; 4] = ["s3", "gs", "az", "memory"];
+/// The schemes of object stores, with the one under which each is known.
+const REMOTE: [(&str, &str); 7] =
+    [("s3", "s3"), ("s3a", "s3"), ("gs", "gs"), ("az", "az"), ("abfs", "abfs"), ("abfss", "abfss"), ("memory", "memory")];
 
 /// Makes a path or URL absolute: a path is taken from `base`, `file://` becomes a path, `.`, `..`, doubled and trailing slashes go away.
 /// Nothing has to exist. Symbolic links stay in the name, except one that a `..` follows.
@@ -21,14 +22,15 @@ pub fn absolute(text: &str, base: &Path) -> Result<String> {
         return Err(Error::invalid(format!("`~` in `{text}` is not replaced here")).hint("write `${HOME}` instead of `~`"));
     }
     if let Some((scheme, rest)) = text.split_once("://").filter(|(s, _)| is_scheme(s)) {
-        return match scheme.to_ascii_lowercase().as_str() {
-            "file" => file_url(text),
-            known if REMOTE.contains(&known) => remote(known, rest),
-            _ => Err(Error::invalid(format!("`{scheme}://` is no place that can be written to"))
+        let lower = scheme.to_ascii_lowercase();
+        return match REMOTE.iter().find(|(known, _)| *known == lower) {
+            Some((_, one)) => remote(one, rest),
+            None if lower == "file" => file_url(text),
+            None => Err(Error::invalid(format!("`{scheme}://` is no place that can be written to"))
                 .hint("use a path, file://, s3://, gs:// or az://")),
         };
     }
-    if let Some((scheme, _)) = text.split_once(":/").filter(|(s, _)| *s == "file" || REMOTE.contains(s)) {
+    if let Some((scheme, _)) = text.split_once(":/").filter(|(s, _)| *s == "file" || REMOTE.iter().any(|(known, _)| known == s)) {
         return Err(Error::invalid(format!("`{text}` is no URL")).hint(format!("did you mean `{scheme}://`?")));
     }
     path_text(&clean(base, Path::new(text))?)
@@ -49,10 +51,14 @@ fn file_url(text: &str) -> Result<String> {
 fn remote(scheme: &str, rest: &str) -> Result<String> {
     let mut parts = rest.split('/');
     let bucket = parts.next().unwrap_or_default();
-    if bucket.contains('@') {
+    if rest.contains(['?', '#']) {
+        return Err(Error::invalid("a location has no query and no fragment").hint("set options of the store in the environment"));
+    }
+    // abfss://CONTAINER@ACCOUNT is no credential.
+    if bucket.contains('@') && !scheme.starts_with("abfs") {
         return Err(Error::invalid("a location must not hold credentials").hint("set them in the environment, e.g. AWS_ACCESS_KEY_ID"));
     }
-    if bucket.is_empty() && scheme != "memory" {
+    if bucket.is_empty() {
         return Err(Error::invalid(format!("`{scheme}://` without a bucket")).hint(format!("write `{scheme}://bucket/path`")));
     }
     let mut path: Vec<&str> = Vec::new();
@@ -80,7 +86,8 @@ fn path_text(path: &Path) -> Result<String> {
 
 /// `path` from `base`, absolute and without `.` and `..`.
 pub(super) fn clean(base: &Path, path: &Path) -> Result<PathBuf> {
-    let joined = std::path::absolute(base.join(path)).map_err(|e| Error::invalid("the current directory cannot be found").because(e))?;
+    let joined = Path::new(".").join(base).join(path); // `absolute` refuses an empty path
+    let joined = std::path::absolute(joined).map_err(|e| Error::invalid("the current directory cannot be found").because(e))?;
     let mut out = PathBuf::new();
     for part in joined.components() {
         match part {
@@ -150,9 +157,10 @@ mod tests {
         for text in ["lake/t", "./lake/t", "lake//t/", "../dir/lake/t", "lake/x/../t", "/base/dir/lake/t/.", "file:///base/dir/lake/t"] {
             assert_eq!(at(text), "/base/dir/lake/t", "{text}");
         }
-        for text in ["s3://b/lake/t", "S3://b/lake//t/", "s3://b/./lake/x/../t"] {
+        for text in ["s3://b/lake/t", "S3://b/lake//t/", "s3a://b/lake/t", "s3://b/./lake/x/../t"] {
             assert_eq!(at(text), "s3://b/lake/t", "{text}");
         }
+        assert_eq!(at("abfss://c@account.dfs.core.windows.net/t/"), "abfss://c@account.dfs.core.windows.net/t");
         assert_eq!(at("file:///base/with%20blank"), "/base/with blank");
     }
 
@@ -163,6 +171,7 @@ mod tests {
         assert_eq!(says("~/lake"), "`~` in `~/lake` is not replaced here; write `${HOME}` instead of `~`");
         assert_eq!(says("hdfs://n/x"), "`hdfs://` is no place that can be written to; use a path, file://, s3://, gs:// or az://");
         assert_eq!(says("s3:/b/x"), "`s3:/b/x` is no URL; did you mean `s3://`?");
+        assert_eq!(says("s3://b/x?y"), "a location has no query and no fragment; set options of the store in the environment");
         assert_eq!(says("s3:///x"), "`s3://` without a bucket; write `s3://bucket/path`");
         assert_eq!(
             says("s3://id:very-secret@b/x"),

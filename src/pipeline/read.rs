@@ -42,8 +42,8 @@ fn named(item: &Node) -> Option<&str> {
     })
 }
 
-pub(super) fn file(root: &Node, origin: Arc<Origin>, base: &Path) -> Result<PipelineFile> {
-    let texts = &origin.texts;
+pub(super) fn file(root: &Node, origin: Arc<Origin>) -> Result<PipelineFile> {
+    let (texts, base) = (&origin.texts, origin.base.as_path());
     let at = At { texts, node: Some(root), mark: Mark { len: 1, ..root.mark }, path: String::new() };
     version(&at.get("version"))?;
     let pipeline = name(&at.get("pipeline"))?;

@@ -639,6 +639,13 @@ fn a_command_line_makes_the_same_kind_of_pipeline() {
 }
 
 #[test]
+fn a_file_without_a_folder_lies_in_the_current_one() {
+    let file = PipelineFile::parse(&with(""), "p.yaml", Path::new(""), &[], &env).unwrap();
+    let here = std::env::current_dir().unwrap();
+    assert_eq!((Path::new(&file.sinks[0].location), file.base_dir()), (here.join("t").as_path(), here.as_path()));
+}
+
+#[test]
 fn a_folder_name_is_no_glob() {
     let file = PipelineFile::parse(&source("files: {paths: ['../in/*.csv']}"), "p.yaml", Path::new("/a[1]/b"), &[], &env).unwrap();
     let SourceKind::Files(files) = file.source.kind else { panic!() };
