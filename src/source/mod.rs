@@ -31,7 +31,8 @@ impl Position {
     fn reached(&self, stop: &Position) -> bool {
         let number = |p: &Position, key: &str| p.note.as_ref().and_then(|n| n.get(key)).and_then(serde_json::Value::as_u64);
         self.offset >= stop.offset
-            || (stop.offset == Self::TO_END && matches!((number(self, "end"), number(stop, "size")), (Some(end), Some(size)) if end >= size))
+            || (stop.offset == Self::TO_END
+                && matches!((number(self, "end"), number(stop, "size")), (Some(end), Some(size)) if end >= size))
     }
 }
 

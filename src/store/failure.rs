@@ -117,7 +117,7 @@ impl From<io::Error> for Failure {
     /// For calls whose failure is final as far as the kernel is concerned. A full or read-only disk may come back: tried again.
     fn from(error: io::Error) -> Self {
         let verdict = match Errno::from_io_error(&error) {
-            Some(Errno::NOENT) => Verdict::Absent,
+            _ if error.kind() == io::ErrorKind::NotFound => Verdict::Absent,
             Some(Errno::NAMETOOLONG | Errno::LOOP | Errno::ISDIR | Errno::INVAL) => Verdict::Refused,
             _ if error.kind() == io::ErrorKind::InvalidInput => Verdict::Refused,
             _ => Verdict::Failed,

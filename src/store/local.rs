@@ -44,7 +44,7 @@ impl LocalDir {
     }
 
     pub(super) fn get(&self, name: &str) -> Done<Bytes> {
-        Ok(Bytes::from(fs::read(self.path(name))?))
+        fs::read(self.path(name)).map(Bytes::from).map_err(read_failed)
     }
 
     pub(super) fn get_range(&self, name: &str, range: Range<u64>) -> Done<Bytes> {
@@ -52,7 +52,7 @@ impl LocalDir {
         file.seek(SeekFrom::Start(range.start))?;
         let wanted = range.end.saturating_sub(range.start);
         let mut bytes = Vec::with_capacity(usize::try_from(wanted.min(1 << 30)).unwrap_or_default());
-        file.take(wanted).read_to_end(&mut bytes)?;
+        file.take(wanted).read_to_end(&mut bytes).map_err(read_failed)?;
         Ok(Bytes::from(bytes))
     }
 
@@ -96,7 +96,11 @@ impl LocalDir {
 
     pub(super) fn delete(&self, name: &str) -> Done<()> {
         let path = self.path(name);
-        self.disk.unlink(&path)?;
+        match self.disk.unlink(&path) {
+            // Perhaps gone by an earlier try that could not fsync the directory.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
         Ok(self.disk.sync_dir(parent(&path))?)
     }
 
@@ -265,6 +269,12 @@ impl IntoFailure for Errno {
     }
 }
 
+/// A directory is no object.
+fn read_failed(e: io::Error) -> Failure {
+    let absent = e.kind() == io::ErrorKind::IsADirectory;
+    Failure::from(e).meaning(if absent { Verdict::Refused } else { Verdict::Absent }, Verdict::Absent)
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
@@ -303,7 +313,6 @@ fn no_create(path: &Path, e: io::Error) -> Failure {
 /// The name of a file system, for messages.
 fn file_system(dir: &Path) -> String {
     let Ok(found) = rustix::fs::statfs(dir) else { return "unknown".into() };
-    #[expect(clippy::unnecessary_cast, reason = "the type differs between platforms")]
     let magic = found.f_type as u64 & 0xffff_ffff;
     let name = match magic {
         0x4d44 => "FAT",

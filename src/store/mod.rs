@@ -385,18 +385,19 @@ impl Store {
     }
     /// The key in a bucket; checks the name for every kind of store, so that what is written here can be copied there.
     fn path(&self, name: &str) -> Result<Path> {
-        let bad = |e: object_store::path::Error| {
-            Error::invalid("this is no object name")
-                .at(self.place(name))
-                .because(e)
-                .hint("leave out empty, `.` and `..` segments and control characters")
+        let bad = || {
+            let hint = "leave out control characters, a slash in front, and segments that are empty, `.` or `..`";
+            Error::invalid("this is no object name").at(self.place(name)).hint(hint)
         };
-        let relative = Path::parse(name.trim_end_matches('/')).map_err(bad)?;
+        if name.starts_with('/') {
+            return Err(bad());
+        }
+        let relative = Path::parse(name.trim_end_matches('/')).map_err(|e| bad().because(e))?;
         match &self.backend {
-            Backend::Objects { root, .. } if !root.as_ref().is_empty() && !name.is_empty() => {
-                Path::parse(format!("{root}/{relative}")).map_err(bad)
+            Backend::Objects { root, .. } if relative.as_ref().is_empty() => Ok(root.clone()),
+            Backend::Objects { root, .. } if !root.as_ref().is_empty() => {
+                Path::parse(format!("{root}/{relative}")).map_err(|e| bad().because(e))
             }
-            Backend::Objects { root, .. } if name.is_empty() => Ok(root.clone()),
             _ => Ok(relative),
         }
     }

@@ -57,8 +57,11 @@ impl Location {
         if bucket.is_empty() {
             return Err(bad("the location names no bucket", "write it as SCHEME://BUCKET/DIRECTORY"));
         }
-        let dir = Path::parse(dir.trim_end_matches('/'))
-            .map_err(|e| bad("this is no directory name", "leave out empty, `.` and `..` segments").because(e))?;
+        let no_dir = || bad("this is no directory name", "leave out empty, `.` and `..` segments");
+        let dir = Path::parse(dir.trim_end_matches('/')).map_err(|e| no_dir().because(e)).and_then(|parsed| {
+            // The parser drops a leading slash, which in a bucket is a part of the key.
+            if dir.starts_with('/') { Err(no_dir()) } else { Ok(parsed) }
+        })?;
         // One place has one spelling: checkpoints compare locations as text.
         let scheme = if scheme == "s3a" { "s3" } else { &scheme };
         let slash = if dir.as_ref().is_empty() { "" } else { "/" };
