@@ -1,5 +1,13 @@
-//! Apache Paimon append tables.
+//! Apache Paimon append tables: one codec for each kind of file, pure; only `log` does I/O.
 
-/// Uploaded manifests that a lost race leaves behind, for the next attempt.
-#[derive(Debug, Default)]
-pub(crate) struct PaimonWork {}
+pub mod log;
+pub mod manifest;
+pub mod options;
+pub mod paths;
+pub mod row;
+pub mod schema;
+pub mod snapshot;
+pub mod stats;
+
+pub use log::PaimonLog;
+pub(crate) use log::PaimonWork;

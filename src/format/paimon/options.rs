@@ -1,0 +1,375 @@
+//! Table options: what this writer honours, what it may leave alone, and what it must refuse.
+//!
+//! An option that would make a table differ from what we write is refused by its name. One that only steers readers, compaction or
+//! expiry is kept in the schema and left alone.
+
+use std::collections::BTreeMap;
+
+use apache_avro::{Codec, DeflateSettings, ZstandardSettings};
+
+use crate::datafile::{Compression, StatsMode, WriterOptions};
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+
+/// Options as they stand in a schema file.
+pub type RawOptions = BTreeMap<String, String>;
+
+/// Marks a table that we made; its value is unique, so that two tables never have the same `schema-0`.
+pub const TABLE_ID: &str = "lakeward.table-id";
+
+/// The options that steer this writer, with their defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableOptions {
+    /// `partition.default-name`: the directory text of a null, empty or blank partition value.
+    pub partition_default_name: String,
+    /// `partition.legacy-name`: a DATE is spelt as its number of days.
+    pub partition_legacy_name: bool,
+    /// `target-file-size`, bytes.
+    pub target_file_size: u64,
+    /// `file.compression` and `file.compression.zstd-level`.
+    pub compression: Compression,
+    /// `manifest.compression`.
+    pub manifest_codec: Codec,
+    /// `data-file.prefix`.
+    pub data_file_prefix: String,
+    /// `data-file.path-directory`: under it lie the partitions; no slash at either end.
+    pub data_file_directory: Option<String>,
+    /// `metadata.stats-dense-store`: rows of statistics hold only the columns that have some.
+    pub stats_dense: bool,
+    /// `write-only`: maintenance is somebody else's.
+    pub write_only: bool,
+    stats_mode: StatsMode,
+    stats_keep_first: Option<usize>,
+    column_stats: BTreeMap<String, StatsMode>,
+}
+
+/// Refused unless the value is one of these (compared without case). An empty list: refused whenever it is set.
+const ONLY: &[(&str, &[&str])] = &[
+    ("bucket-key", &[]),
+    ("primary-key", &[]),
+    ("type", &["table"]),
+    ("branch", &["main"]),
+    ("chain-table.enabled", &["false"]),
+    ("file.format", &["parquet"]),
+    ("file.format.per.level", &[]),
+    ("file.compression.per.level", &[]),
+    ("file.suffix.include.compression", &["false"]),
+    ("manifest.format", &["avro"]),
+    ("manifest.sidecar.enabled", &["false"]),
+    ("metadata.stats-mode.per.level", &[]),
+    ("row-tracking.enabled", &["false"]),
+    ("data-evolution.enabled", &["false"]),
+    ("data-file.external-paths", &[]),
+    ("data-file.external-paths.strategy", &["none"]),
+    ("deletion-vectors.enabled", &["false"]),
+    ("changelog-producer", &["none"]),
+    ("rowkind.field", &[]),
+    ("consumer.changelog-only", &["false"]),
+    ("commit.callbacks", &[]),
+    ("commit.strict-mode.last-safe-snapshot", &[]),
+    ("metadata.iceberg.storage", &["disabled"]),
+    ("metastore.partitioned-table", &["false"]),
+    ("global-index.external-path", &[]),
+    ("query-auth.enabled", &["false"]),
+];
+
+/// Refused whenever an option begins like this.
+const REFUSED_PREFIXES: &[&str] =
+    &["file-index.", "pk-vector.index.", "pk-btree.index.", "pk-bitmap.index.", "pk-full-text.index.", "commit.callback."];
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+impl TableOptions {
+    /// Reads the options of a schema of format version `schema_version` (1, 2 or 3; the older ones had other defaults).
+    ///
+    /// `Invalid` names an option that is not supported or has a value that is not valid.
+    pub fn parse(raw: &RawOptions, schema_version: u32) -> Result<TableOptions> {
+        refuse_unsupported(raw, schema_version)?;
+        let text = |key: &str| raw.get(key).map(String::as_str);
+        let flag = |key: &str, default: bool| match text(key) {
+            None => Ok(default),
+            Some(v) => boolean(v).ok_or_else(|| bad(key, v, "true or false")),
+        };
+        let directory = text("data-file.path-directory").map(|d| d.trim_matches('/').to_owned()).filter(|d| !d.is_empty());
+        if let Some(d) = directory.as_deref().filter(|d| d.split('/').any(|s| s.is_empty() || s == "." || s == "..")) {
+            return Err(bad("data-file.path-directory", d, "a directory under the table's own"));
+        }
+        let prefix = text("data-file.prefix").unwrap_or("data-");
+        if prefix.contains('/') || prefix.starts_with('.') || prefix.starts_with('_') {
+            return Err(bad("data-file.prefix", prefix, "text without `/`, and not beginning with `.` or `_`"));
+        }
+        let level = parse_level(raw, "file.compression.zstd-level")?;
+        let mut column_stats = BTreeMap::new();
+        for (key, value) in raw {
+            if let Some(column) = key.strip_prefix("fields.").and_then(|k| k.strip_suffix(".stats-mode")) {
+                column_stats.insert(column.to_owned(), parse_stats_mode(key, value)?);
+            }
+        }
+        Ok(TableOptions {
+            partition_default_name: text("partition.default-name").unwrap_or("__DEFAULT_PARTITION__").to_owned(),
+            partition_legacy_name: flag("partition.legacy-name", true)?,
+            target_file_size: match text("target-file-size") {
+                None => 256 << 20,
+                Some(v) => parse_size(v).filter(|n| *n > 0).ok_or_else(|| bad("target-file-size", v, "a size such as `128 mb`"))?,
+            },
+            compression: parse_compression(text("file.compression"), level)?,
+            manifest_codec: parse_manifest_codec(text("manifest.compression"), level)?,
+            data_file_prefix: prefix.to_owned(),
+            data_file_directory: directory,
+            stats_dense: flag("metadata.stats-dense-store", true)?,
+            write_only: flag("write-only", false)?,
+            stats_mode: text("metadata.stats-mode").map_or(Ok(StatsMode::Truncate(16)), |v| parse_stats_mode("metadata.stats-mode", v))?,
+            stats_keep_first: match text("metadata.stats-keep-first-n-columns") {
+                None => None,
+                Some(v) => match v.trim().parse::<i64>() {
+                    Ok(n) if n >= 0 => usize::try_from(n).ok(),
+                    Ok(-1) => None,
+                    _ => return Err(bad("metadata.stats-keep-first-n-columns", v, "a number of columns, or -1 for all")),
+                },
+            },
+            column_stats,
+        })
+    }
+
+    /// The statistics of column `name`, which is the `index`-th of its schema, from 0.
+    pub fn stats_mode(&self, name: &str, index: usize) -> StatsMode {
+        match self.column_stats.get(name) {
+            Some(mode) => *mode,
+            None if self.stats_keep_first.is_some_and(|n| index >= n) => StatsMode::None,
+            None => self.stats_mode,
+        }
+    }
+}
+
+impl TableOptions {
+    /// How the data files of this table are written; `memory` is the bytes that open files may hold together.
+    pub fn writer_options(&self, schema: &Schema, memory: usize) -> WriterOptions {
+        WriterOptions {
+            target_file_size: self.target_file_size,
+            compression: self.compression,
+            stats: self.stats_mode,
+            stats_of: schema.fields.iter().enumerate().map(|(i, f)| (f.name.clone(), self.stats_mode(&f.name, i))).collect(),
+            memory,
+        }
+    }
+}
+
+fn refuse_unsupported(raw: &RawOptions, schema_version: u32) -> Result<()> {
+    let set = |key: &str| raw.get(key).map(|v| v.trim());
+    // Before version 3 the defaults were one bucket, and ORC.
+    let bucket = set("bucket").unwrap_or(if schema_version <= 1 { "1" } else { "-1" });
+    if bucket != "-1" {
+        return Err(unsupported("bucket", bucket).hint("only tables with `bucket` = -1 (no buckets) can be written yet"));
+    }
+    if schema_version <= 2 && set("file.format").is_none() {
+        return Err(unsupported("file.format", "orc (the default of this old schema file)").hint("only Parquet can be written"));
+    }
+    for (key, allowed) in ONLY {
+        if let Some(value) = set(key).filter(|v| !allowed.iter().any(|a| a.eq_ignore_ascii_case(v))) {
+            let e = unsupported(key, value);
+            return Err(match allowed.first() {
+                Some(only) => e.hint(format!("only `{only}` is")),
+                None => e.hint("write to a table without it"),
+            });
+        }
+    }
+    for (key, value) in raw {
+        let of_column = key.starts_with("fields.") && key.ends_with(".default-value");
+        if of_column || REFUSED_PREFIXES.iter().any(|p| key.starts_with(p)) {
+            return Err(unsupported(key, value).hint("write to a table without it"));
+        }
+    }
+    if let Some(value) = set("consumer.expiration-time") {
+        let ms = parse_duration_ms(value).ok_or_else(|| bad("consumer.expiration-time", value, "a duration such as `7 d`"))?;
+        if ms < DAY_MS {
+            let hint = "a consumer keeps what was landed from expiring; let it live for a day at least, or unset the option";
+            return Err(unsupported("consumer.expiration-time", value).hint(hint));
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(key: &str, value: &str) -> Error {
+    Error::invalid(format!("the table option `{key}` = `{value}` is not supported"))
+}
+
+fn bad(key: &str, value: &str, wanted: &str) -> Error {
+    Error::invalid(format!("the table option `{key}` = `{value}` is not valid")).hint(format!("it takes {wanted}"))
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
+fn parse_level(raw: &RawOptions, key: &str) -> Result<u8> {
+    match raw.get(key) {
+        None => Ok(1),
+        Some(v) => v.trim().parse::<u8>().ok().filter(|l| (1..=22).contains(l)).ok_or_else(|| bad(key, v, "a level from 1 to 22")),
+    }
+}
+
+fn parse_compression(text: Option<&str>, level: u8) -> Result<Compression> {
+    let text = text.unwrap_or("zstd");
+    match text.trim().to_ascii_lowercase().as_str() {
+        "zstd" => Ok(Compression::Zstd(i32::from(level))),
+        "snappy" => Ok(Compression::Snappy),
+        "lz4" => Ok(Compression::Lz4),
+        "none" | "uncompressed" => Ok(Compression::None),
+        _ => Err(unsupported("file.compression", text).hint("zstd, snappy, lz4 and none are")),
+    }
+}
+
+fn parse_manifest_codec(text: Option<&str>, level: u8) -> Result<Codec> {
+    let text = text.unwrap_or("zstd");
+    match text.trim().to_ascii_lowercase().as_str() {
+        "zstd" | "zstandard" => Ok(Codec::Zstandard(ZstandardSettings::new(level))),
+        "snappy" => Ok(Codec::Snappy),
+        "deflate" => Ok(Codec::Deflate(DeflateSettings::default())),
+        "none" | "null" => Ok(Codec::Null),
+        _ => Err(unsupported("manifest.compression", text).hint("zstd, snappy, deflate and null are")),
+    }
+}
+
+fn parse_stats_mode(key: &str, text: &str) -> Result<StatsMode> {
+    StatsMode::parse(text).map_err(|_| bad(key, text, "none, counts, truncate(n) or full"))
+}
+
+/// A size as Paimon spells it, in bytes: units are powers of 1024, no unit means bytes.
+fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    let shift = match unit.as_str() {
+        "" | "b" | "byte" | "bytes" => 0,
+        "k" | "kb" | "kib" | "kibibytes" => 10,
+        "m" | "mb" | "mib" | "mebibytes" => 20,
+        "g" | "gb" | "gib" | "gibibytes" => 30,
+        "t" | "tb" | "tib" | "tebibytes" => 40,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+/// A duration as Paimon spells it, in milliseconds; no unit means milliseconds.
+fn parse_duration_ms(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    let ms = match unit.as_str() {
+        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
+        "h" | "hour" | "hours" => 3_600_000,
+        "d" | "day" | "days" => DAY_MS,
+        "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => return Some(number / 1_000_000),
+        "us" | "µs" | "micro" | "micros" | "microsecond" | "microseconds" => return Some(number / 1000),
+        _ => return None,
+    };
+    number.checked_mul(ms)
+}
+
+fn split_unit(text: &str) -> Option<(u64, String)> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..digits].parse().ok()?, text[digits..].trim().to_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(pairs: &[(&str, &str)]) -> RawOptions {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_format() {
+        let o = TableOptions::parse(&raw(&[]), 3).unwrap();
+        assert_eq!(
+            (o.target_file_size, o.compression, o.stats_dense, o.partition_legacy_name),
+            (256 << 20, Compression::Zstd(1), true, true)
+        );
+        assert_eq!(o.stats_mode("a", 0), StatsMode::Truncate(16));
+        assert_eq!(o.partition_default_name, "__DEFAULT_PARTITION__");
+        assert_eq!(o.data_file_prefix, "data-");
+    }
+
+    #[test]
+    fn what_is_honoured_is_read() {
+        let o = TableOptions::parse(
+            &raw(&[
+                ("bucket", "-1"),
+                ("target-file-size", "64 MB"),
+                ("file.compression", "SNAPPY"),
+                ("metadata.stats-mode", "counts"),
+                ("fields.b.stats-mode", "truncate(4)"),
+                ("metadata.stats-keep-first-n-columns", "1"),
+                ("manifest.compression", "null"),
+                ("data-file.path-directory", "/data/"),
+                ("partition.legacy-name", "FALSE"),
+                ("snapshot.num-retained.min", "3"),
+                ("consumer.expiration-time", "24 h"),
+                ("file.format", "Parquet"),
+                ("scan.mode", "latest"),
+            ]),
+            2,
+        )
+        .unwrap();
+        assert_eq!((o.target_file_size, o.compression, o.manifest_codec), (64 << 20, Compression::Snappy, Codec::Null));
+        assert_eq!(
+            [o.stats_mode("a", 0), o.stats_mode("b", 1), o.stats_mode("c", 2)],
+            [StatsMode::Counts, StatsMode::Truncate(4), StatsMode::None]
+        );
+        assert_eq!(o.data_file_directory.as_deref(), Some("data"));
+        assert!(!o.partition_legacy_name);
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        for (key, value) in [
+            ("bucket", "4"),
+            ("bucket", "-2"),
+            ("bucket-key", "id"),
+            ("file.format", "orc"),
+            ("file.format", "avro"),
+            ("type", "format-table"),
+            ("row-tracking.enabled", "true"),
+            ("data-evolution.enabled", "true"),
+            ("data-file.external-paths", "s3://x"),
+            ("deletion-vectors.enabled", "TRUE"),
+            ("changelog-producer", "input"),
+            ("consumer.changelog-only", "true"),
+            ("consumer.expiration-time", "23 h"),
+            ("branch", "dev"),
+            ("chain-table.enabled", "true"),
+            ("file-index.bloom-filter.columns", "a"),
+            ("fields.a.default-value", "7"),
+            ("file.compression", "brotli"),
+            ("manifest.compression", "lz4"),
+            ("manifest.format", "orc"),
+            ("target-file-size", "12 parsecs"),
+            ("metadata.stats-mode", "truncate(0)"),
+            ("fields.a.stats-mode", "some"),
+            ("file.compression.zstd-level", "30"),
+            ("write-only", "yes"),
+            ("consumer.expiration-time", "soon"),
+            ("data-file.prefix", "a/b"),
+            ("data-file.path-directory", "../x"),
+            ("commit.callbacks", "a.B"),
+            ("metadata.iceberg.storage", "table-location"),
+        ] {
+            let e = TableOptions::parse(&raw(&[(key, value)]), 3).unwrap_err();
+            assert_eq!(e.kind(), crate::Kind::Invalid);
+            assert!(e.message().contains(&format!("`{key}`")), "{e}");
+            assert!(e.next_step().is_some(), "{e}");
+        }
+    }
+
+    #[test]
+    fn old_schema_files_have_other_defaults() {
+        assert!(TableOptions::parse(&raw(&[]), 1).unwrap_err().message().contains("`bucket` = `1`"));
+        assert!(TableOptions::parse(&raw(&[("bucket", "-1")]), 1).unwrap_err().message().contains("`file.format`"));
+        assert!(TableOptions::parse(&raw(&[]), 2).unwrap_err().message().contains("`file.format`"));
+        assert!(TableOptions::parse(&raw(&[("bucket", "-1"), ("file.format", "parquet")]), 1).is_ok());
+    }
+}
