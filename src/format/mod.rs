@@ -183,7 +183,7 @@ pub enum Landed {
         id: u64,
         /// SHA-256 of its bytes.
         sha256: Digest,
-        /// The property `closed_at` of a closing snapshot.
+        /// The property `closed_at` of a closing snapshot; 0: the closed lineage had landed nothing.
         closed_at: Option<i64>,
     },
     /// History is missing between the head and the floor.

@@ -1,6 +1,8 @@
 //! [`SnapshotLog`] over a Paimon table: the only file here that does I/O, with its parts `stage`, `confirm` and `read`.
 
 mod confirm;
+#[cfg(test)]
+mod cost_tests;
 mod read;
 mod stage;
 #[cfg(test)]

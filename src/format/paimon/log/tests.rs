@@ -13,9 +13,12 @@ fn store() -> Store {
 }
 
 async fn table_with(columns: &[(&str, &str)], partition_by: &[&str]) -> PaimonLog {
+    table_in(&store(), columns, partition_by).await
+}
+pub(super) async fn table_in(store: &Store, columns: &[(&str, &str)], partition_by: &[&str]) -> PaimonLog {
     let fields = columns.iter().zip(0..).map(|((n, t), id)| Field::parse(id, *n, t).unwrap()).collect();
     let schema = Schema { id: 0, fields, partition_by: partition_by.iter().map(|s| (*s).to_owned()).collect() };
-    PaimonLog::create(&store(), &schema, &RawOptions::new(), None, Deadline::NEVER).await.unwrap()
+    PaimonLog::create(store, &schema, &RawOptions::new(), None, Deadline::NEVER).await.unwrap()
 }
 async fn table() -> PaimonLog {
     table_with(&[("id", "BIGINT NOT NULL"), ("name", "STRING")], &[]).await
@@ -31,7 +34,7 @@ fn file(dir: &str, rows: u64) -> DataFile {
     let stats = vec![ColumnStats { column: "id".into(), min: Some(Scalar::Int(1)), max: Some(Scalar::Int(9)), nulls: 0 }];
     DataFile { path: format!("{dir}/data-u{n}-0.parquet"), size: 100, rows, schema_id: 0, created_ms: 1_795_966_155_192, stats }
 }
-fn user(name: &str) -> CommitUser {
+pub(super) fn user(name: &str) -> CommitUser {
     CommitUser::new(name)
 }
 fn append(name: &str, identifier: i64, files: Vec<DataFile>) -> Change {
@@ -42,14 +45,14 @@ fn append(name: &str, identifier: i64, files: Vec<DataFile>) -> Change {
     let checkpoint = Some(Digest::of(&identifier.to_be_bytes()));
     Change::Append(Committable { user: user(name), identifier, checkpoint, watermark: None, properties: BTreeMap::new(), messages })
 }
-fn one(name: &str, identifier: i64) -> Change {
+pub(super) fn one(name: &str, identifier: i64) -> Change {
     append(name, identifier, vec![file("bucket-0", 3)])
 }
 
-async fn publish_staged(log: &PaimonLog, staged: &Staged) -> bool {
+pub(super) async fn publish_staged(log: &PaimonLog, staged: &Staged) -> bool {
     publish(log.store(), &staged.name, staged.bytes.clone(), Deadline::NEVER).await.unwrap() == Publication::Published
 }
-async fn head(log: &PaimonLog) -> Head {
+pub(super) async fn head(log: &PaimonLog) -> Head {
     log.head(None, None, None).await.unwrap()
 }
 async fn commit(log: &PaimonLog, change: &Change) -> Head {
