@@ -79,6 +79,8 @@ impl Attempt<'_> {
             match self.store.settle_once(self.name) {
                 // Removed since it was read: that is for the caller's next look at the directory.
                 Ok(()) | Err(Failure { verdict: Verdict::Absent, .. }) => return Ok(publication),
+                // The kernel may have dropped the bytes: trying again would say yes and mean nothing.
+                Err(failure) if failure.verdict == Verdict::Lost => return Err(self.give_up(failure)),
                 Err(failure) => self.wait(failure).await?,
             }
         }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use crate::env::{Deadline, Env};
 use crate::error::{Kind, Result};
 use crate::store::crash::{CrashDisk, Loss};
 use crate::store::testing::{Answer, Jumping, Put, RIVAL, Scripted};
-use crate::store::{Durability, Store, StoreOptions};
+use crate::store::{DiskObserver, DiskOp, Durability, Store, StoreOptions};
 
 const OURS: &[u8] = b"ours, nonce 1";
 
@@ -75,11 +76,12 @@ async fn published_means_ours_is_there_and_taken_means_another_is_there_after_ev
 
 #[tokio::test]
 async fn a_read_back_that_fails_is_not_absent() {
-    let scripted = Scripted::new(&[Put::AppliesThenExists], &[Answer::Fails; 1000]);
+    let scripted = Scripted::new(&[Put::AppliesThenExists, Put::Forbidden], &[Answer::Fails; 1000]);
     let error = publish_ours(&over(&scripted), Duration::from_secs(60)).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable);
     assert!(error.to_string().contains("whether it exists is not known"), "{error}");
     assert!(error.to_string().contains("memory://test/n"), "{error}");
+    assert_eq!(scripted.puts.lock().unwrap().len(), 1, "absent would have been created again");
     assert_eq!(scripted.peek("n").await.as_deref(), Some(OURS), "nothing is deleted after an unclear outcome");
 }
 
@@ -249,4 +251,30 @@ async fn a_name_that_is_too_long_is_invalid_at_once() {
     let error = publish(&store, &"n".repeat(300), Bytes::from_static(OURS), Deadline::NEVER).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid, "{error}");
     assert_eq!(store.env().monotonic(), Duration::ZERO, "not tried again");
+}
+
+/// Fails one fsync of the published object itself, as a dying disk does: once, and then says yes.
+struct FailsOneSync(AtomicBool);
+
+impl DiskObserver for FailsOneSync {
+    fn before(&self, op: &DiskOp<'_>) -> std::io::Result<()> {
+        match op {
+            DiskOp::SyncFile(path) if path.ends_with("n") && !self.0.swap(true, Ordering::SeqCst) => {
+                Err(std::io::Error::from_raw_os_error(5))
+            }
+            _ => Ok(()),
+        }
+    }
+    fn after(&self, _: &DiskOp<'_>) {}
+}
+
+#[tokio::test]
+async fn a_found_object_whose_fsync_failed_is_not_acknowledged() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("n"), OURS).unwrap();
+    let options = StoreOptions { disk: Some(Arc::new(FailsOneSync(AtomicBool::new(false)))), ..StoreOptions::default() };
+    let store = Store::open(root.path().to_str().unwrap(), &Jumping::env(), options).unwrap();
+    let error = publish_ours(&store, Duration::from_secs(60)).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.to_string().contains("whether it exists is not known"), "{error}");
 }

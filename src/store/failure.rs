@@ -63,6 +63,8 @@ fn refusal_hint(text: &str) -> &'static str {
         "check the credentials in the environment and what they are allowed to do"
     } else if text.contains("redirect") {
         "set the region (AWS_REGION) and endpoint of the bucket"
+    } else if text.contains("os error 22") {
+        "this file system has no fsync of directories: choose another one, or durability: none"
     } else {
         "correct the location or the name"
     }

@@ -199,13 +199,15 @@ impl LocalDir {
         }
     }
 
-    /// Makes what was found durable: the file, its name, and the names of the directories above it.
+    /// Makes what was found durable: the file, its name, and the names of the directories above it. As in [`LocalDir::finish`], a failed
+    /// fsync of the file is final.
     pub(super) fn settle(&self, name: &str) -> Done<()> {
         if !self.disk.durable() {
             return Ok(());
         }
         let path = self.path(name);
-        self.disk.sync_file(&File::open(&path)?, &path)?;
+        let file = File::open(&path)?;
+        self.disk.sync_file(&file, &path).map_err(|e| Failure::new(Verdict::Lost, e))?;
         self.disk.sync_dir(parent(&path))?;
         self.settle_dirs(parent(&path), 0)
     }
@@ -227,7 +229,8 @@ impl LocalDir {
     }
 
     /// A directory that exists was perhaps made by a process that died before it could fsync the name; so each directory on the way is
-    /// fsynced once by every store that writes below it. One that may not be opened is not ours and was there before us.
+    /// fsynced once by every store that writes below it. Above the root, one that may not be opened, is read-only or knows no fsync was
+    /// not made by us.
     /// The lowest `done` of them are.
     fn settle_dirs(&self, dir: &Path, done: usize) -> Done<()> {
         if !self.disk.durable() {
@@ -239,7 +242,7 @@ impl LocalDir {
                 break;
             }
             match self.disk.sync_dir(above) {
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !above.starts_with(&self.root) => {}
+                Err(e) if !above.starts_with(&self.root) && not_ours(&e) => {}
                 other => other?,
             }
         }
@@ -267,6 +270,10 @@ impl IntoFailure for Errno {
     fn into_failure(self) -> Failure {
         io::Error::from(self).into()
     }
+}
+
+fn not_ours(e: &io::Error) -> bool {
+    matches!(Errno::from_io_error(e), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::INVAL | Errno::OPNOTSUPP))
 }
 
 /// A directory is no object.

@@ -343,6 +343,8 @@ async fn an_upload_whose_fsync_failed_is_lost_and_not_fsynced_again() {
     upload.write(bytes("x")).await.unwrap();
     assert_eq!(upload.finish().await.unwrap_err().kind(), Kind::Unavailable);
     assert!(!faulty.seen.lock().unwrap().iter().any(|op| op.starts_with("SyncFile")), "a second fsync would have said yes");
+    *faulty.times.lock().unwrap() = 1;
+    assert_eq!(store.settle("n").await.unwrap_err().kind(), Kind::Unavailable, "nor is what was found settled twice");
 }
 
 #[tokio::test]
