@@ -1,6 +1,20 @@
 //! Where records come from. A source has splits (a file, a Kafka partition); each record has an offset in its split, and
 //! `(split, offset)` always gives the same record. That is what exactly-once needs (a source that cannot says so).
 
+pub mod conformance;
+mod file;
+mod files;
+mod framing;
+mod generate;
+mod stdin;
+#[cfg(test)]
+mod tests;
+
+pub use files::{FilesOptions, FilesSource};
+pub use framing::Framing;
+pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
+pub use stdin::{StdinOptions, StdinSource};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -111,6 +125,21 @@ pub struct Origin {
 }
 
 impl Records {
+    /// No records, of `origin`; push values onto `bytes` and `ends`, and offsets, to fill it.
+    pub fn none(origin: Arc<Origin>) -> Self {
+        Records {
+            origin,
+            bytes: Bytes::new(),
+            ends: Vec::new(),
+            start: 0,
+            offsets: Vec::new(),
+            lines: Vec::new(),
+            timestamps: Vec::new(),
+            keys: Vec::new(),
+            headers: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
     /// How many.
     pub fn len(&self) -> usize {
         self.ends.len()
