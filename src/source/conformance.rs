@@ -105,13 +105,12 @@ fn by_split(items: &[(String, u64, Item)]) -> BTreeMap<&str, Vec<(u64, &Item)>> 
 /// # Errors
 /// The first broken promise, or the source's own error.
 pub async fn check<S: Source>(env: &Env, make: impl Fn() -> Result<S>) -> Result<(), Broken> {
+    idle_keeps_the_deadline(env, &make).await?;
     let (mut source, resolved) = start(&make, None).await?;
     let straight = read(env, &mut source, ENOUGH).await?;
     offsets_rise(&straight)?;
     positions_follow(&straight, &resolved)?;
     end_is_sticky(env, &mut source, &straight).await?;
-    drop(source);
-    idle_keeps_the_deadline(env, &make).await?;
     if !make().map_err(|e| e.to_string())?.replayable() {
         return Ok(());
     }

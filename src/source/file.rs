@@ -22,7 +22,7 @@ const PUT_BACK: &str = "put the file back as it was (new data belongs in a new f
 /// What a position knows of its file; the `note` in the chain.
 ///
 /// A stop has `size` and, for a plain file, `head`. Hashes are the first 32 hex digits of SHA-256.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// Bytes on disk when the file was last taken stock of.
     pub(super) size: u64,
@@ -412,12 +412,6 @@ impl Reading {
         let place = format!("{} offset {} (decompressed)", self.path.display(), self.read);
         let hint = "every whole record before it was taken; put the complete file in its place and run again to go on from there";
         Error::data(what).at(place).because(e).hint(hint)
-    }
-}
-
-impl Default for Note {
-    fn default() -> Self {
-        Note { size: 0, head: None, tail: None, line: None, end: None, torn: None }
     }
 }
 

@@ -189,9 +189,7 @@ impl FilesSource {
         if failed && records.is_empty() {
             let split = reading.origin.split.clone();
             self.close()?;
-            if let Err(e) = filled {
-                return Err(e); // a later poll opens the file again: it may have been mended, or the disk may answer
-            }
+            filled?; // a later poll opens the file again: it may have been mended, or the disk may answer
             self.extend.insert(split);
             return Ok(None);
         }
