@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray as _, Float64Array, Int32Array, Int64Array, StringArray};
+use arrow::array::{Array, AsArray as _, Decimal128Array, Float64Array, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::Int64Type;
 use futures::TryStreamExt as _;
 
@@ -204,6 +204,12 @@ async fn a_changed_type_is_refused_by_its_name_unless_the_column_is_left_out() {
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.to_string().contains("`k` is BIGINT and was INT"), "{error}");
     assert_eq!(ids(&scan.clone().select(&["id"]).unwrap(), &files).await.len(), 6);
+    let decimal = |id, scale| schema(id, &[(0, "d", DataType::Decimal { precision: 10, scale })], &[]);
+    let five = Arc::new(Decimal128Array::from(vec![500]).with_precision_and_scale(10, 2).unwrap());
+    let written = write(&scan.store, &decimal(0, 2), vec![five], StatsMode::Full).await;
+    let wider = Scan::new(scan.store.clone(), decimal(1, 4), [decimal(0, 2)]);
+    let wider = wider.filter(Predicate::parse("d = 5", &decimal(1, 4)).unwrap()).unwrap();
+    assert_eq!(wider.count(&written).await.unwrap_err().kind(), Kind::Invalid, "its old statistics say nothing about the new type");
     let unknown = ScanFile { schema_id: 7, ..files[0].clone() };
     assert_eq!(scan.read(vec![unknown]).next().await.unwrap_err().kind(), Kind::Data);
 }
