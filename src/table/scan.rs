@@ -24,6 +24,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataP
 
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
+use crate::format::paimon::log::LiveFile;
 use crate::schema::{Field, Scalar, Schema};
 use crate::store::Store;
 
@@ -49,6 +50,13 @@ pub struct ScanFile {
     pub partition: Vec<Option<Scalar>>,
     /// Statistics by the column names of that schema.
     pub stats: Vec<ColumnStats>,
+}
+
+impl From<LiveFile> for ScanFile {
+    fn from(file: LiveFile) -> Self {
+        let LiveFile { path, size, rows, schema_id, partition, stats, .. } = file;
+        ScanFile { path, size, rows, schema_id, partition, stats }
+    }
 }
 
 /// What to read of a table's files.
