@@ -48,7 +48,10 @@ impl Source for Broken {
             (Polled::Records(r), "offsets stand still") => r.offsets[1] = r.offsets[0],
             (Polled::Records(r), "loses the last record") if self.2 == 2 => drop((r.ends.pop(), r.offsets.pop())),
             (Polled::Records(r), "other bytes") => r.bytes = r.bytes.iter().map(|b| b ^ Env::real().uuid().as_bytes()[0]).collect(),
-            (Polled::End, "goes on after the end") if self.2.is_multiple_of(2) => return Ok(Polled::Idle),
+            (Polled::End, "goes on after the end") if self.2.is_multiple_of(2) => {
+                Env::real().sleep(std::time::Duration::from_millis(100)).await;
+                return Ok(Polled::Idle);
+            }
             (_, "is never on time") => Env::real().sleep(std::time::Duration::from_secs(3)).await,
             _ => {}
         }
