@@ -332,7 +332,9 @@ fn what_grows_or_appears_after_open_waits_for_the_next_lineage() {
         assert_eq!(texts(&seen), ["3", "4"], "{ending}");
         assert_eq!(seen[0].2, 3);
         let resolved = block(dir.source().resolve(Some(&end))).unwrap();
-        assert!(resolved.start.covers(&resolved.stop.unwrap()), "{ending}: nothing to read must be seen");
+        let stop = resolved.stop.unwrap();
+        assert!(resolved.start.covers(&stop), "{ending}: nothing to read must be seen");
+        assert_eq!(stop.offset(&a), end.offset(&a), "{ending}: and seen without unpacking the file");
     }
 }
 
