@@ -1,8 +1,34 @@
 //! How records become rows. A record that cannot be one is a value ([`Reject`]), not a failure, and never takes its neighbours along.
 
+mod cast;
+mod check;
+mod check_parse;
+mod columns;
+mod csv;
+mod expr;
+mod infer;
+mod json;
+mod mapping;
+mod number;
+mod rows;
+mod scalar;
+mod scan;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod time;
+
 use arrow::array::RecordBatch;
 
-use crate::error::Result;
+pub use check::Check;
+pub use csv::{CsvDecoder, CsvOptions};
+pub use expr::Function;
+pub use infer::infer;
+pub use json::JsonDecoder;
+pub use mapping::{ColumnMapping, ColumnSpec, Mapping, Meta, OnNewField, PartitionCheck, Unit, ValueFrom};
+
+use crate::error::{Error, Result};
 use crate::source::Records;
 
 /// Where a record failed; a column of the dead letters.
@@ -56,4 +82,35 @@ pub struct Decoded {
 pub trait Decoder: Send {
     /// Every record is either one row of the batch or one reject. `Err` is for bugs only.
     fn decode(&mut self, records: &Records) -> Result<Decoded>;
+}
+
+/// How records are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFormat {
+    /// One JSON object each.
+    Json,
+    /// One CSV row each.
+    Csv,
+}
+
+impl RecordFormat {
+    /// Reads `json` or `csv`; anything else is `Invalid`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text {
+            "json" => Ok(RecordFormat::Json),
+            "csv" => Ok(RecordFormat::Csv),
+            "avro" | "debezium" | "raw" => {
+                Err(Error::invalid(format!("decode.format: {text} is not supported yet")).hint("write json or csv"))
+            }
+            other => Err(Error::invalid(format!("decode.format: {other:?} is unknown")).hint("write json or csv")),
+        }
+    }
+}
+
+/// The decoder for the rows of one sink. `csv` is used for CSV only. `Invalid`: the mapping does not go with the format.
+pub fn make_decoder(format: RecordFormat, mapping: &Mapping, csv: &CsvOptions) -> Result<Box<dyn Decoder>> {
+    Ok(match format {
+        RecordFormat::Json => Box::new(JsonDecoder::new(mapping)),
+        RecordFormat::Csv => Box::new(CsvDecoder::new(mapping, csv)?),
+    })
 }

@@ -1,0 +1,267 @@
+//! `checks`: conditions on a row, in a small part of SQL.
+//!
+//! ```text
+//! amount >= 0 and (status in ('new', "paid") or note is null) and not deleted and start <= finish
+//! ```
+//!
+//! Comparisons `= == != <> < <= > >=` of a column with a value or with another column, `[not] in (..)`, `is [not] null`, `and`,
+//! `or`, `not`, parentheses. A column is written as it is, or in backticks; a text in `'..'` or `".."` (the quote doubled
+//! inside); dates and timestamps are texts, read by the column's type. Numbers are compared exactly, but for FLOAT and DOUBLE
+//! columns, where the nearest float counts and NaN compares with nothing.
+//!
+//! As with SQL's CHECK a row fails only when the condition is *false*: a comparison with null is neither true nor false, so
+//! `amount >= 0` lets a null through (`amount is not null and amount >= 0` does not).
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes as t;
+use arrow::datatypes::{DataType as A, TimeUnit};
+use arrow::util::display::array_value_to_string;
+
+use super::cast::{POWERS, cut};
+use super::check_parse::parse;
+use super::time::DAY_US;
+use crate::error::Result;
+use crate::schema::Schema;
+
+/// A condition on a row, bound to the columns of a schema; see the module.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    text: String,
+    condition: Condition,
+    /// Names and positions of the columns it looks at; at least one.
+    columns: Vec<(String, usize)>,
+}
+
+/// Columns are positions in the schema.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Condition {
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+    IsNull(usize),
+    /// A BOOLEAN column by itself.
+    Holds(usize),
+    Literal(usize, Op, Literal),
+    Columns(usize, Op, usize),
+    In(usize, Vec<Literal>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl Op {
+    /// None: the two cannot be compared (NaN).
+    fn holds(self, ordering: Option<Ordering>) -> bool {
+        match self {
+            Op::Eq => ordering == Some(Ordering::Equal),
+            Op::Ne => ordering != Some(Ordering::Equal),
+            Op::Lt => ordering == Some(Ordering::Less),
+            Op::Le => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
+            Op::Gt => ordering == Some(Ordering::Greater),
+            Op::Ge => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
+        }
+    }
+    /// The same with the sides exchanged.
+    pub(super) fn flip(self) -> Op {
+        match self {
+            Op::Lt => Op::Gt,
+            Op::Le => Op::Ge,
+            Op::Gt => Op::Lt,
+            Op::Ge => Op::Le,
+            same => same,
+        }
+    }
+}
+
+/// A value, in the terms of the column that it is compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Literal {
+    /// At the column's scale, rounded down; `whole` when nothing was cut off.
+    Exact {
+        floor: i128,
+        whole: bool,
+    },
+    Float(f64),
+    Text(String),
+    Bool(bool),
+    /// Microseconds since 1970, also for a DATE.
+    Moment(i64),
+}
+
+/// True, false or (none) unknown, for each row.
+type Truth = Vec<Option<bool>>;
+
+impl Check {
+    /// Understands `text`. `Invalid`, with a caret below the place that is wrong.
+    pub fn parse(text: &str, schema: &Schema) -> Result<Check> {
+        let (condition, columns) = parse(text, schema)?;
+        let columns = columns.into_iter().map(|c| (schema.fields[c].name.clone(), c)).collect();
+        Ok(Check { text: text.to_owned(), condition, columns })
+    }
+
+    /// The text of the condition.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn first_column(&self) -> &str {
+        self.columns.first().map_or("", |(name, _)| name)
+    }
+
+    /// Calls `fails` with each row for which the condition is false, and the message.
+    pub(super) fn apply(&self, columns: &[ArrayRef], mut fails: impl FnMut(usize, String)) {
+        let rows = columns.first().map_or(0, |c| c.len());
+        for (row, truth) in self.condition.eval(columns, rows).into_iter().enumerate() {
+            if truth == Some(false) {
+                let shown = self.columns.iter().map(|(name, at)| {
+                    let value = if columns[*at].is_null(row) {
+                        "null".to_owned()
+                    } else {
+                        array_value_to_string(&columns[*at], row).unwrap_or_default()
+                    };
+                    format!("{name} = {}", cut(value.as_bytes()))
+                });
+                let shown = shown.collect::<Vec<_>>().join(", ");
+                fails(row, format!("check {:?} is false: {shown}", self.text));
+            }
+        }
+    }
+}
+
+impl Condition {
+    fn eval(&self, columns: &[ArrayRef], rows: usize) -> Truth {
+        match self {
+            Condition::All(parts) => fold(parts, columns, rows, |a, b| match (a, b) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            }),
+            Condition::Any(parts) => fold(parts, columns, rows, |a, b| match (a, b) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            }),
+            Condition::Not(part) => part.eval(columns, rows).into_iter().map(|t| t.map(|t| !t)).collect(),
+            Condition::IsNull(c) => (0..rows).map(|row| Some(columns[*c].is_null(row))).collect(),
+            Condition::Holds(c) => {
+                let array = columns[*c].as_boolean();
+                (0..rows).map(|row| array.is_valid(row).then(|| array.value(row))).collect()
+            }
+            Condition::Literal(c, op, literal) => {
+                let (array, reader) = (&columns[*c], Reader::of(&columns[*c]));
+                (0..rows).map(|row| array.is_valid(row).then(|| op.holds(reader.literal(row, literal)))).collect()
+            }
+            Condition::In(c, list) => {
+                let (array, reader) = (&columns[*c], Reader::of(&columns[*c]));
+                let is_in = |row| list.iter().any(|l| Op::Eq.holds(reader.literal(row, l)));
+                (0..rows).map(|row| array.is_valid(row).then(|| is_in(row))).collect()
+            }
+            Condition::Columns(a, op, b) => {
+                let (left, right) = (&columns[*a], &columns[*b]);
+                let (l, r) = (Reader::of(left), Reader::of(right));
+                (0..rows).map(|row| (left.is_valid(row) && right.is_valid(row)).then(|| op.holds(l.other(&r, row)))).collect()
+            }
+        }
+    }
+}
+
+fn fold(parts: &[Condition], columns: &[ArrayRef], rows: usize, f: impl Fn(Option<bool>, Option<bool>) -> Option<bool>) -> Truth {
+    let mut parts = parts.iter().map(|p| p.eval(columns, rows));
+    let mut all = parts.next().unwrap_or_default();
+    for part in parts {
+        all.iter_mut().zip(part).for_each(|(a, b)| *a = f(*a, b));
+    }
+    all
+}
+
+/// Reads the cells of a column in the terms of [`Literal`].
+enum Reader<'a> {
+    Exact(Box<dyn Fn(usize) -> i128 + 'a>, u8),
+    Float(Box<dyn Fn(usize) -> f64 + 'a>),
+    Moment(Box<dyn Fn(usize) -> i64 + 'a>),
+    Text(&'a arrow::array::StringArray),
+    Bool(&'a arrow::array::BooleanArray),
+    /// BYTES; the parser lets nothing but `is null` through.
+    Other,
+}
+
+impl<'a> Reader<'a> {
+    fn of(array: &'a ArrayRef) -> Self {
+        macro_rules! cell {
+            ($type:ty, $convert:expr) => {{
+                let array = array.as_primitive::<$type>();
+                Box::new(move |row| $convert(array.value(row)))
+            }};
+        }
+        match array.data_type() {
+            A::Int8 => Reader::Exact(cell!(t::Int8Type, i128::from), 0),
+            A::Int16 => Reader::Exact(cell!(t::Int16Type, i128::from), 0),
+            A::Int32 => Reader::Exact(cell!(t::Int32Type, i128::from), 0),
+            A::Int64 => Reader::Exact(cell!(t::Int64Type, i128::from), 0),
+            A::Decimal128(_, scale) => Reader::Exact(cell!(t::Decimal128Type, |v| v), scale.unsigned_abs()),
+            A::Float32 => Reader::Float(cell!(t::Float32Type, f64::from)),
+            A::Float64 => Reader::Float(cell!(t::Float64Type, |v| v)),
+            A::Date32 => Reader::Moment(cell!(t::Date32Type, |v| i64::from(v) * DAY_US)),
+            A::Timestamp(TimeUnit::Millisecond, _) => Reader::Moment(cell!(t::TimestampMillisecondType, |v: i64| v.saturating_mul(1000))),
+            A::Timestamp(TimeUnit::Microsecond, _) => Reader::Moment(cell!(t::TimestampMicrosecondType, |v| v)),
+            A::Utf8 => Reader::Text(array.as_string()),
+            A::Boolean => Reader::Bool(array.as_boolean()),
+            _ => Reader::Other,
+        }
+    }
+
+    fn literal(&self, row: usize, literal: &Literal) -> Option<Ordering> {
+        match (self, literal) {
+            (Reader::Exact(cell, _), Literal::Exact { floor, whole }) => Some(match cell(row).cmp(floor) {
+                Ordering::Equal if !whole => Ordering::Less,
+                ordering => ordering,
+            }),
+            (Reader::Float(cell), Literal::Float(v)) => cell(row).partial_cmp(v),
+            (Reader::Moment(cell), Literal::Moment(v)) => Some(cell(row).cmp(v)),
+            (Reader::Text(array), Literal::Text(v)) => Some(array.value(row).cmp(v.as_str())),
+            (Reader::Bool(array), Literal::Bool(v)) => Some(array.value(row).cmp(v)),
+            _ => None,
+        }
+    }
+
+    fn other(&self, other: &Reader<'_>, row: usize) -> Option<Ordering> {
+        match (self, other) {
+            (Reader::Exact(a, sa), Reader::Exact(b, sb)) => Some(compare((a(row), *sa), (b(row), *sb))),
+            (Reader::Moment(a), Reader::Moment(b)) => Some(a(row).cmp(&b(row))),
+            (Reader::Text(a), Reader::Text(b)) => Some(a.value(row).cmp(b.value(row))),
+            (Reader::Bool(a), Reader::Bool(b)) => Some(a.value(row).cmp(&b.value(row))),
+            (a, b) => a.float(row)?.partial_cmp(&b.float(row)?),
+        }
+    }
+
+    /// A FLOAT or DOUBLE is on the other side, so the nearest float will do.
+    fn float(&self, row: usize) -> Option<f64> {
+        match self {
+            Reader::Float(cell) => Some(cell(row)),
+            Reader::Exact(cell, scale) => {
+                Some(cell(row) as f64 / POWERS.get(usize::from(*scale)).copied().unwrap_or_else(|| 10f64.powi((*scale).into())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Two unscaled decimals, with their scales.
+fn compare((a, scale_a): (i128, u8), (b, scale_b): (i128, u8)) -> Ordering {
+    let up = |v: i128, by: u8| v.checked_mul(super::number::POW10[usize::from(by.min(38))]);
+    if scale_a < scale_b {
+        // beyond an i128 it is greater, by its sign, than anything of 38 digits
+        up(a, scale_b - scale_a).map_or_else(|| a.cmp(&0), |a| a.cmp(&b))
+    } else {
+        up(b, scale_a - scale_b).map_or_else(|| 0.cmp(&b), |b| a.cmp(&b))
+    }
+}
