@@ -408,7 +408,7 @@ fn base64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         _ => None,
     };
     let body = match text {
-        [rest @ .., b'=', b'='] | [rest @ .., b'='] if text.len() % 4 == 0 => rest,
+        [rest @ .., b'=', b'='] | [rest @ .., b'='] if text.len().is_multiple_of(4) => rest,
         _ => text,
     };
     for group in body.chunks(4) {

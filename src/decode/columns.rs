@@ -144,7 +144,7 @@ impl Column {
             scratch: &mut self.scratch,
         };
         match &mut self.data {
-            Data::Bool(out) => sink.each(|v| cast::boolean(v), |v| out.append(v)),
+            Data::Bool(out) => sink.each(cast::boolean, |v| out.append(v)),
             Data::Int8(out) => sink.each(|v| whole(v, i8::MIN, i8::MAX), |v| out.push(v)),
             Data::Int16(out) => sink.each(|v| whole(v, i16::MIN, i16::MAX), |v| out.push(v)),
             Data::Int32(out) => sink.each(|v| whole(v, i32::MIN, i32::MAX), |v| out.push(v)),

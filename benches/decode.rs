@@ -1,0 +1,115 @@
+//! Decoding NDJSON of about 200 bytes and 10 columns: ours beside arrow-json, on the same records and to the same columns.
+//!
+//! Besides criterion's figures it prints process CPU seconds per million records, taken in pairs, one after the other.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lakeward::decode::{ColumnSpec, CsvOptions, Mapping, OnNewField, RecordFormat, make_decoder};
+use lakeward::source::{Origin, Records};
+
+const ROWS: usize = 20_000;
+
+const COLUMNS: [(&str, &str); 10] = [
+    ("id", "BIGINT NOT NULL"),
+    ("customer", "INT"),
+    ("status", "STRING"),
+    ("amount", "DECIMAL(10, 2)"),
+    ("score", "DOUBLE"),
+    ("paid", "BOOLEAN"),
+    ("country", "STRING"),
+    ("created_at", "TIMESTAMP(3)"),
+    ("day", "DATE"),
+    ("note", "STRING"),
+];
+
+fn mapping() -> Mapping {
+    let spec = |(name, ty): (&str, &str)| ColumnSpec { name: name.into(), type_text: ty.into(), ..ColumnSpec::default() };
+    let specs: Vec<_> = COLUMNS.into_iter().map(spec).collect();
+    Mapping::build(&specs, &[], OnNewField::Ignore, &[]).unwrap()
+}
+
+fn records() -> Records {
+    let mut bytes = Vec::new();
+    let (mut ends, mut offsets) = (Vec::new(), Vec::new());
+    for i in 0..ROWS {
+        offsets.push(bytes.len() as u64);
+        let (status, country) = (["new", "paid", "shipped"][i % 3], ["DE", "FR", "AT", "PL"][i % 4]);
+        let line = format!(
+            "{{\"id\":{i},\"customer\":{},\"status\":\"{status}\",\"amount\":{}.{:02},\"score\":{}.{:03},\"paid\":{},\"country\":\"{country}\",\
+             \"created_at\":\"2026-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}\",\"day\":\"2026-{:02}-{:02}\",\"note\":\"order number {i} of the day\"}}\n",
+            i * 7919 % 100_000,
+            i % 1000,
+            i % 100,
+            i % 97,
+            i % 1000,
+            i % 2 == 0,
+            i % 12 + 1,
+            i % 28 + 1,
+            i % 24,
+            i % 60,
+            i % 59,
+            i % 1000,
+            i % 12 + 1,
+            i % 28 + 1,
+        );
+        bytes.extend_from_slice(line.as_bytes());
+        ends.push(bytes.len());
+    }
+    Records {
+        origin: Arc::new(Origin { split: "a".into(), name: "a.ndjson".into(), partition: None, header: None }),
+        bytes: bytes.into(),
+        ends,
+        start: 0,
+        offsets,
+        lines: Vec::new(),
+        timestamps: Vec::new(),
+        keys: Vec::new(),
+        headers: Vec::new(),
+        faults: Vec::new(),
+    }
+}
+
+fn ours(mapping: &Mapping, records: &Records) -> usize {
+    let mut decoder = make_decoder(RecordFormat::Json, mapping, &CsvOptions::default()).unwrap();
+    let decoded = decoder.decode(records).unwrap();
+    assert!(decoded.rejects.is_empty(), "{:?}", decoded.rejects);
+    decoded.batch.num_rows()
+}
+
+fn theirs(schema: &SchemaRef, records: &Records) -> usize {
+    let mut decoder = arrow_json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(ROWS).build_decoder().unwrap();
+    decoder.decode(&records.bytes).unwrap();
+    decoder.flush().unwrap().unwrap().num_rows()
+}
+
+/// CPU seconds of this process, user and system.
+fn cpu() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}
+
+fn per_million(mut run: impl FnMut() -> usize) -> f64 {
+    let start = cpu();
+    let rows: usize = (0..10).map(|_| run()).sum();
+    (cpu() - start) * 1e6 / rows as f64
+}
+
+fn decode(c: &mut Criterion) {
+    let (mapping, records) = (mapping(), records());
+    let schema = mapping.schema.to_arrow();
+    println!("{} bytes a record", records.bytes.len() / ROWS);
+    for _ in 0..5 {
+        let (a, b) = (per_million(|| ours(&mapping, &records)), per_million(|| theirs(&schema, &records)));
+        println!("CPU s per million records: ours {a:.3}, arrow-json {b:.3}");
+    }
+    let mut group = c.benchmark_group("decode");
+    group.throughput(Throughput::Elements(ROWS as u64)).sample_size(20);
+    group.bench_function("ours", |b| b.iter(|| ours(&mapping, &records)));
+    group.bench_function("arrow-json", |b| b.iter(|| theirs(&schema, &records)));
+    group.finish();
+}
+
+criterion_group!(benches, decode);
+criterion_main!(benches);
