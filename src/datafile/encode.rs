@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field as ArrowField, Schema as ArrowSchema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::arrow::{ArrowSchemaConverter, PARQUET_FIELD_ID_META_KEY};
-use parquet::basic::{Compression as Codec, ZstdLevel};
+use parquet::basic::{Compression as Codec, Type, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr};
+use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::TypePtr;
+use parquet::schema::types::{ColumnPath, TypePtr};
 
 use crate::datafile::stats::{Gathered, chunk_cut, safe_floats};
 use crate::datafile::{Compression, WriterOptions};
@@ -25,6 +27,10 @@ use crate::schema::Schema;
 const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Or so many rows.
 const ROW_GROUP_ROWS: usize = 1 << 20;
+/// So many row groups a column goes without a dictionary after one that did not pay.
+const PLAIN_GROUPS: u8 = 30;
+/// Fewer values say nothing about whether a dictionary pays.
+const ENOUGH_TO_TELL: u64 = 1000;
 /// Pieces of about this size go to the store.
 const PIECE: usize = 4 << 20;
 
@@ -35,6 +41,17 @@ pub(super) struct FileFormat {
     arrow: SchemaRef,
     root: TypePtr,
     properties: WriterPropertiesPtr,
+    columns: Mutex<Columns>,
+}
+
+/// How the columns of the next row group are encoded. Dictionaries of columns with hardly a value twice cost time and make files larger,
+/// so a column where one did not pay goes without for some row groups.
+struct Columns {
+    /// For each column, so many row groups are still to go without.
+    plain: Vec<u8>,
+    /// Which columns `made` encodes without.
+    made_plain: Vec<bool>,
+    made: Arc<ArrowRowGroupWriterFactory>,
 }
 
 impl FileFormat {
@@ -49,17 +66,76 @@ impl FileFormat {
             .map(|f| f.to_arrow().with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), f.id.to_string())])));
         let arrow = Arc::new(ArrowSchema::new(fields.collect::<Vec<ArrowField>>()));
         let parquet = ArrowSchemaConverter::new().schema_root("paimon_schema").convert(&arrow).map_err(failed)?;
-        let properties = WriterProperties::builder()
-            .set_created_by(concat!("lakeward version ", env!("CARGO_PKG_VERSION")).to_owned())
-            .set_compression(codec(options.compression)?)
-            // Bounds per column chunk serve row-group pruning and, gathered, the file's statistics; per page they would only cost.
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .set_statistics_truncate_length(chunk_cut(schema.fields.iter().map(|f| options.stats_mode(&f.name))))
-            .set_max_row_group_row_count(None)
-            .build();
+        let properties = properties(&schema, &options)?.build();
         let root = parquet.root_schema_ptr();
-        Ok(FileFormat { schema, options, arrow, root, properties: Arc::new(properties) })
+        let properties = Arc::new(properties);
+        let columns = Columns {
+            plain: vec![0; schema.fields.len()],
+            made_plain: vec![false; schema.fields.len()],
+            made: factory(&root, &arrow, properties.clone())?,
+        };
+        Ok(FileFormat { schema, options, arrow, root, properties, columns: Mutex::new(columns) })
     }
+
+    /// Encoders for the columns of a new row group.
+    fn columns(&self) -> Result<Vec<ArrowColumnWriter>> {
+        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let plain: Vec<bool> = columns.plain.iter().map(|left| *left > 0).collect();
+        if plain != columns.made_plain {
+            let mut changed = properties(&self.schema, &self.options)?;
+            for (field, _) in self.schema.fields.iter().zip(&plain).filter(|(_, plain)| **plain) {
+                changed = changed.set_column_dictionary_enabled(ColumnPath::new(vec![field.name.clone()]), false);
+            }
+            columns.made = factory(&self.root, &self.arrow, Arc::new(changed.build()))?;
+            columns.made_plain = plain;
+        }
+        columns.plain.iter_mut().for_each(|left| *left = left.saturating_sub(1));
+        // The number of the row group matters to encryption only.
+        columns.made.create_column_writers(0).map_err(failed)
+    }
+
+    /// A dictionary did not pay for this column.
+    fn go_plain(&self, column: usize) {
+        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = columns.plain.get_mut(column) {
+            *left = PLAIN_GROUPS;
+        }
+    }
+}
+
+fn factory(root: &TypePtr, arrow: &SchemaRef, properties: WriterPropertiesPtr) -> Result<Arc<ArrowRowGroupWriterFactory>> {
+    // The factory takes schema and properties from a file and nothing else, so one that goes nowhere will do.
+    let nowhere = SerializedFileWriter::new(std::io::sink(), root.clone(), properties).map_err(failed)?;
+    Ok(Arc::new(ArrowRowGroupWriterFactory::new(&nowhere, arrow.clone())))
+}
+
+fn properties(schema: &Schema, options: &WriterOptions) -> Result<WriterPropertiesBuilder> {
+    Ok(WriterProperties::builder()
+        .set_created_by(concat!("lakeward version ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(codec(options.compression)?)
+        // Bounds per column chunk serve row-group pruning and, gathered, the file's statistics; per page they would only cost.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_truncate_length(chunk_cut(schema.fields.iter().map(|f| options.stats_mode(&f.name))))
+        .set_max_row_group_row_count(None))
+}
+
+/// Did a dictionary make this column chunk hardly smaller than its values as they are?
+fn dictionary_was_useless(chunk: &ColumnChunkMetaData) -> bool {
+    let nulls = chunk.statistics().and_then(Statistics::null_count_opt).unwrap_or(0);
+    let values = u64::try_from(chunk.num_values()).unwrap_or(0).saturating_sub(nulls);
+    let plain = match chunk.column_type() {
+        Type::BOOLEAN => return false,
+        Type::INT32 | Type::FLOAT => 4 * values,
+        Type::INT64 | Type::DOUBLE => 8 * values,
+        Type::INT96 => 12 * values,
+        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(chunk.column_descr().type_length()).unwrap_or(0) * values,
+        Type::BYTE_ARRAY => match chunk.unencoded_byte_array_data_bytes().map(u64::try_from) {
+            Some(Ok(bytes)) => bytes + 4 * values,
+            _ => return false,
+        },
+    };
+    let encoded = u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
+    chunk.dictionary_page_offset().is_some() && values >= ENOUGH_TO_TELL && encoded > plain / 10 * 8
 }
 
 fn codec(compression: Compression) -> Result<Codec> {
@@ -110,7 +186,6 @@ impl Write for Pieces {
 pub(super) struct Encoder {
     format: Arc<FileFormat>,
     file: SerializedFileWriter<Pieces>,
-    groups: ArrowRowGroupWriterFactory,
     /// The row group that takes rows, with its number of rows.
     group: Option<(Vec<ArrowColumnWriter>, usize)>,
     stats: Vec<Gathered>,
@@ -130,16 +205,14 @@ pub(super) struct Encoded {
 impl Encoder {
     pub(super) fn new(format: &Arc<FileFormat>) -> Result<Encoder> {
         let file = SerializedFileWriter::new(Pieces::default(), format.root.clone(), format.properties.clone()).map_err(failed)?;
-        let groups = ArrowRowGroupWriterFactory::new(&file, format.arrow.clone());
         let stats = format.schema.fields.iter().map(|f| Gathered::new(f, format.options.stats_mode(&f.name))).collect();
-        Ok(Encoder { format: format.clone(), file, groups, group: None, stats, rows: 0 })
+        Ok(Encoder { format: format.clone(), file, group: None, stats, rows: 0 })
     }
 
     /// Encodes rows. Closes the row group when it is full.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.group.is_none() {
-            let columns = self.groups.create_column_writers(self.file.flushed_row_groups().len()).map_err(failed)?;
-            self.group = Some((columns, 0));
+            self.group = Some((self.format.columns()?, 0));
         }
         let Some((columns, rows)) = &mut self.group else { return Ok(()) };
         for ((field, array), column) in self.format.arrow.fields().iter().zip(batch.columns()).zip(columns) {
@@ -159,11 +232,14 @@ impl Encoder {
     pub(super) fn close_group(&mut self) -> Result<()> {
         let Some((columns, rows)) = self.group.take() else { return Ok(()) };
         let mut group = self.file.next_row_group().map_err(failed)?;
-        for (column, stats) in columns.into_iter().zip(&mut self.stats) {
+        for (i, (column, stats)) in columns.into_iter().zip(&mut self.stats).enumerate() {
             let mut chunk = column.close().map_err(failed)?;
             let metadata = &mut chunk.close_mut().metadata;
             if let Some(safe) = metadata.statistics().and_then(safe_floats) {
                 *metadata = metadata.clone().into_builder().set_statistics(safe).build().map_err(failed)?;
+            }
+            if dictionary_was_useless(metadata) {
+                self.format.go_plain(i);
             }
             stats.add(metadata.statistics(), rows as u64);
             chunk.append_to_row_group(&mut group).map_err(failed)?;

@@ -535,6 +535,23 @@ async fn a_large_file_has_row_groups_of_bounded_size() {
 }
 
 #[tokio::test]
+async fn a_column_without_repeated_values_goes_without_a_dictionary_after_the_first_time() {
+    let (store, schema) = (memory(), partitioned());
+    let mut w = writer(&store, &schema, WriterOptions::default());
+    let mut dictionaries = Vec::new();
+    for round in 0..3 {
+        let rows: Vec<_> = (round * 2_000..(round + 1) * 2_000).map(|i| (i, Some("a"), Some(7))).collect();
+        w.write(&rows_of(&schema, &rows, 64)).await.unwrap();
+        let messages = w.prepare().await.unwrap();
+        let footer = footer(&store, files(&messages)[0]).await;
+        dictionaries.push(footer.row_group(0).columns().iter().map(|c| c.dictionary_page_offset().is_some()).collect::<Vec<_>>());
+        let expected: Vec<i64> = rows.iter().map(|r| r.0).collect();
+        assert_eq!(ids(&read(&store, files(&messages)[0], &schema.to_arrow()).await), expected);
+    }
+    assert_eq!(dictionaries, [[true; 4], [false, true, true, false], [false, true, true, false]]);
+}
+
+#[tokio::test]
 async fn a_dropped_writer_leaves_only_files_that_no_message_names() {
     let (store, schema) = (memory(), partitioned());
     let options = WriterOptions { target_file_size: 64 << 10, ..Default::default() };
