@@ -76,6 +76,28 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
+/// Names of the properties that a chain's snapshots carry.
+pub mod property {
+    /// The pipeline.
+    pub const PIPELINE: &str = "lakeward.pipeline";
+    /// Uuid of the chain.
+    pub const CHAIN: &str = "lakeward.chain";
+    /// Where the chain lay.
+    pub const CHAIN_LOCATION: &str = "lakeward.chain-location";
+    /// Uuid of the run that published it.
+    pub const RUN: &str = "lakeward.run";
+    /// Seq of the checkpoint that ordered it.
+    pub const SEQ: &str = "lakeward.seq";
+    /// SHA-256 of that checkpoint object.
+    pub const CHECKPOINT: &str = "lakeward.checkpoint";
+    /// JSON object: split -> [first offset, first offset after], for each split that moved.
+    pub const OFFSETS: &str = "lakeward.offsets";
+    /// Commit user of the lineage before; only on a lineage's first snapshot.
+    pub const PREDECESSOR: &str = "lakeward.predecessor";
+    /// Only on a snapshot that closes a lineage: the last identifier that it had landed, or `none`.
+    pub const CLOSED_AT: &str = "lakeward.closed-at";
+}
+
 /// One data file, as its writer knows it. Part of checkpoints, so its JSON is a format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataFile {
@@ -183,8 +205,8 @@ pub enum Landed {
         id: u64,
         /// SHA-256 of its bytes.
         sha256: Digest,
-        /// The property `closed_at` of a closing snapshot; 0: the closed lineage had landed nothing.
-        closed_at: Option<i64>,
+        /// Some for a closing snapshot: what the lineage had landed last (inner none: nothing).
+        closed_at: Option<Option<i64>>,
     },
     /// History is missing between the head and the floor.
     Unknown(String),

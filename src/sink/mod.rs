@@ -1,5 +1,7 @@
 //! Where rows go. A sink prepares (everything durable, nothing visible) and commits (everything visible, once).
 
+pub mod table;
+
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
@@ -38,7 +40,8 @@ pub struct SinkCommit {
 }
 
 /// A person's word on a commit that history cannot tell any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Resolution {
     /// It landed.
     Landed,
@@ -101,12 +104,10 @@ pub struct CloseUser {
     pub floor: Floor,
     /// The user's newest identifier at `floor`.
     pub last: Option<i64>,
-    /// The identifier of the checkpoint that was pending, when it had messages for this sink.
-    pub pending: Option<i64>,
-    /// Paths of the pending messages' files.
+    /// Identifier and digest of the checkpoint that was pending, when it had messages for this sink.
+    pub pending: Option<(i64, Digest)>,
+    /// Its messages, when they can still be read: they tell whether it landed when history cannot.
     pub messages: Option<Vec<Message>>,
-    /// Digest of the pending checkpoint.
-    pub digest: Digest,
     /// Goes into the closing snapshot as it is.
     pub properties: BTreeMap<String, String>,
     /// `--resolve`.
@@ -130,6 +131,6 @@ pub trait Anchor: Send + Sync {
     async fn forget(&self, pipeline: &str) -> Result<()>;
     /// Keeps `snapshot` and everything above from being expired, on behalf of `user`.
     async fn pin(&self, user: &CommitUser, snapshot: u64) -> Result<()>;
-    /// Takes away the pins of a pipeline's users but those in `keep`.
+    /// Takes away the pins of a pipeline's users (`<pipeline>-<uuid>`) but those in `keep`.
     async fn unpin(&self, pipeline: &str, keep: &[CommitUser]) -> Result<()>;
 }

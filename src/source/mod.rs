@@ -79,6 +79,12 @@ impl Offsets {
         });
         Offsets(both.collect())
     }
+    /// These offsets, with the splits that `other` knows as `other` has them.
+    pub fn overlaid(&self, other: &Offsets) -> Offsets {
+        let mut out = self.clone();
+        out.0.extend(other.0.iter().map(|(split, p)| (split.clone(), p.clone())));
+        out
+    }
     /// True when no split stands at a smaller offset than in `other`; also tells whether a stop is reached ([`Position::TO_END`]).
     pub fn covers(&self, other: &Offsets) -> bool {
         other.0.iter().all(|(split, p)| p.offset == 0 || self.0.get(split).is_some_and(|own| own.reached(p)))
@@ -153,20 +159,20 @@ impl Records {
         let start = if i == 0 { self.start } else { self.ends[i - 1] };
         &self.bytes[start..self.ends[i]]
     }
-    /// Without the first `n` records.
-    pub fn skip(&self, n: usize) -> Records {
-        let tail = |len: usize| n.min(len);
+    /// Records `from..to`.
+    pub fn slice(&self, from: usize, to: usize) -> Records {
+        let some = |len: usize| from.min(len)..to.min(len);
         Records {
             origin: self.origin.clone(),
             bytes: self.bytes.clone(),
-            start: if n == 0 { self.start } else { self.ends[n - 1] },
-            ends: self.ends[n..].to_vec(),
-            offsets: self.offsets[n..].to_vec(),
-            lines: self.lines[tail(self.lines.len())..].to_vec(),
-            timestamps: self.timestamps[tail(self.timestamps.len())..].to_vec(),
-            keys: self.keys[tail(self.keys.len())..].to_vec(),
-            headers: self.headers[tail(self.headers.len())..].to_vec(),
-            faults: self.faults.iter().filter(|(i, _)| *i >= n).map(|(i, why)| (i - n, why.clone())).collect(),
+            start: if from == 0 { self.start } else { self.ends[from - 1] },
+            ends: self.ends[from..to].to_vec(),
+            offsets: self.offsets[from..to].to_vec(),
+            lines: self.lines[some(self.lines.len())].to_vec(),
+            timestamps: self.timestamps[some(self.timestamps.len())].to_vec(),
+            keys: self.keys[some(self.keys.len())].to_vec(),
+            headers: self.headers[some(self.headers.len())].to_vec(),
+            faults: self.faults.iter().filter(|(i, _)| (from..to).contains(i)).map(|(i, why)| (i - from, why.clone())).collect(),
         }
     }
     /// `file:line` or `topic[partition]@offset`, for messages.

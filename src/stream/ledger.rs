@@ -1,0 +1,164 @@
+//! The chain's objects on the store: list, read, own, retain. `<location>/<pipeline>/<seq, 20 digits>.json`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::format::Digest;
+use crate::publish::{Publication, publish};
+use crate::store::Store;
+use crate::stream::checkpoint::{Checkpoint, CheckpointKind, Link};
+
+/// The series of checkpoint objects of one pipeline.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    store: Store,
+    pipeline: String,
+}
+
+/// A checkpoint as it lies on the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// SHA-256 of its bytes.
+    pub digest: Digest,
+}
+
+impl Written {
+    /// Names it.
+    pub fn link(&self) -> Link {
+        Link { seq: self.checkpoint.seq, sha256: self.digest }
+    }
+}
+
+impl Ledger {
+    /// Of `pipeline` under the checkpoint location `store`.
+    pub fn new(store: Store, pipeline: &str) -> Self {
+        Ledger { store, pipeline: pipeline.to_owned() }
+    }
+    /// The checkpoint location.
+    pub fn location(&self) -> &str {
+        self.store.url()
+    }
+    /// The pipeline.
+    pub fn pipeline(&self) -> &str {
+        &self.pipeline
+    }
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+    fn name(&self, seq: u64) -> String {
+        format!("{}/{seq:020}.json", self.pipeline)
+    }
+
+    /// Every seq that is there, rising.
+    pub async fn list(&self) -> Result<Vec<u64>> {
+        let entries = self.store.list(&self.pipeline).await?;
+        let seq = |name: &str| name.strip_suffix(".json").filter(|digits| digits.len() == 20).and_then(|digits| digits.parse().ok());
+        let seqs: BTreeSet<u64> = entries.iter().filter_map(|e| seq(&e.name)).collect();
+        Ok(seqs.into_iter().collect())
+    }
+
+    /// Reads a checkpoint; none when it is not there.
+    pub async fn read(&self, seq: u64) -> Result<Option<Written>> {
+        let name = self.name(seq);
+        let Some(bytes) = self.store.get(&name).await? else { return Ok(None) };
+        let place = || format!("{}/{name}", self.store.url());
+        let checkpoint = Checkpoint::from_bytes(&bytes, &self.pipeline, seq).map_err(|e| e.at(place()))?;
+        Ok(Some(Written { checkpoint, digest: Digest::of(&bytes) }))
+    }
+
+    /// The greatest checkpoint, made durable before anybody acts on it; none when the chain is empty.
+    pub async fn greatest(&self) -> Result<Option<Written>> {
+        // A listed object may be deleted by a running owner's retention before it is read; the greatest never is.
+        for _ in 0..10 {
+            let Some(seq) = self.list().await?.last().copied() else { return Ok(None) };
+            if let Some(written) = self.read(seq).await? {
+                self.store.settle(&self.name(seq)).await?;
+                return Ok(Some(written));
+            }
+        }
+        Err(Error::data("the greatest checkpoint is listed but cannot be read").at(self.store.url()))
+    }
+
+    /// Creates the next checkpoint and owns it, or finds that somebody else does. `Fenced`: stop.
+    /// Also every seq that is there now, rising.
+    pub async fn own(&self, checkpoint: Checkpoint, patience: Duration) -> Result<(Written, Vec<u64>)> {
+        let bytes = checkpoint.to_bytes()?;
+        let digest = Digest::of(&bytes);
+        let deadline = self.store.env().deadline(patience);
+        match publish(&self.store, &self.name(checkpoint.seq), bytes, deadline).await? {
+            Publication::Taken(_) => Err(self.fenced(checkpoint.seq).await),
+            Publication::Published => {
+                let seqs = self.still_greatest(checkpoint.seq).await?;
+                Ok((Written { checkpoint, digest }, seqs))
+            }
+        }
+    }
+
+    /// `Fenced` when there is a checkpoint above `seq`. Retention may have emptied the slot that was created, so a create alone proves nothing.
+    /// Every seq that is there, rising.
+    pub async fn still_greatest(&self, seq: u64) -> Result<Vec<u64>> {
+        let seqs = self.list().await?;
+        match seqs.last() {
+            Some(greatest) if *greatest > seq => Err(self.fenced(*greatest).await),
+            _ => Ok(seqs),
+        }
+    }
+
+    async fn fenced(&self, by: u64) -> Error {
+        let who = match self.read(by).await {
+            Ok(Some(w)) => format!("host {}, pid {}", w.checkpoint.writer.host, w.checkpoint.writer.pid),
+            Ok(None) | Err(_) => "a writer that is not known".to_owned(),
+        };
+        Error::fenced(format!("pipeline `{}` is run by another process: checkpoint {by} was written by {who}", self.pipeline))
+            .at(self.store.url())
+            .hint("run a pipeline once at a time; this process has stopped and written nothing more")
+    }
+
+    /// Deletes one checkpoint; see [`expendable`].
+    pub(crate) async fn delete(&self, seq: u64) -> Result<()> {
+        self.store.delete(&self.name(seq)).await
+    }
+
+    /// The checkpoints that parent links reach from `from`, newest first.
+    pub async fn history(&self, from: &Written) -> Result<Vec<Written>> {
+        let mut all = vec![from.clone()];
+        let mut parent = from.checkpoint.parent;
+        while let Some(link) = parent {
+            let Some(written) = self.read(link.seq).await? else { break };
+            if written.digest != link.sha256 {
+                break; // left over by retention that another process did not finish; not part of this history
+            }
+            parent = written.checkpoint.parent;
+            all.push(written);
+        }
+        Ok(all)
+    }
+}
+
+/// Which of `seqs` retention may delete, ascending: those below the `keep`-th newest that has messages. A seq of which it is not known
+/// whether it has messages counts as having none, which keeps more; the greatest is always kept.
+pub(crate) fn expendable(seqs: &[u64], keep: usize, with_messages: &BTreeSet<u64>) -> Vec<u64> {
+    let keep = keep.max(2);
+    let Some(greatest) = seqs.last() else { return Vec::new() };
+    let kept = seqs.iter().rev().filter(|s| with_messages.contains(s)).nth(keep - 1);
+    match kept {
+        Some(oldest) => seqs.iter().copied().filter(|s| s < oldest && s < greatest).collect(),
+        None => Vec::new(),
+    }
+}
+
+impl CheckpointKind {
+    /// The word in output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CheckpointKind::Open => "open",
+            CheckpointKind::Data => "data",
+            CheckpointKind::End => "end",
+            CheckpointKind::Closed => "closed",
+        }
+    }
+}

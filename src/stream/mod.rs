@@ -1,0 +1,21 @@
+//! The streaming path: the chain of checkpoints, what a start makes of it, and the one loop that carries records into sinks.
+//!
+//! Read in this order: `checkpoint` (the object), `decide` (pure), `ledger` (the objects on the store), `start`, `chain`, `coordinator`.
+
+mod chain;
+pub mod checkpoint;
+pub mod coordinator;
+pub mod dead_letters;
+pub mod decide;
+mod event;
+mod library;
+mod ledger;
+mod properties;
+mod sinks;
+mod start;
+pub mod watermark;
+
+pub use self::chain::{Chain, ChainOptions, Committed, Configured, Owned};
+pub use self::event::{Event, Events};
+pub use self::ledger::{Ledger, Written};
+pub use self::start::{OpenSink, Start, StartOptions};

@@ -1,0 +1,48 @@
+//! What every snapshot says about where it comes from (I7): enough to check exactly-once from the table alone.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::format::property;
+use crate::stream::checkpoint::SinkEntry;
+use crate::stream::ledger::{Ledger, Written};
+
+/// What the properties are made of.
+pub(crate) struct Context<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) run: &'a str,
+    pub(crate) written: &'a Written,
+}
+
+/// The properties of a checkpoint's snapshot in one sink.
+pub(crate) fn snapshot_properties(context: &Context<'_>, entry: &SinkEntry) -> Result<BTreeMap<String, String>> {
+    let checkpoint = &context.written.checkpoint;
+    let mut all = identity(context);
+    let until = checkpoint.covered(entry).max(&checkpoint.offsets);
+    let moved: BTreeMap<&str, [u64; 2]> = until
+        .0
+        .iter()
+        .map(|(split, to)| (split.as_str(), [entry.since.offset(split), to.offset]))
+        .filter(|(_, [from, to])| from < to)
+        .collect();
+    let ranges = serde_json::to_string(&moved).map_err(|e| Error::internal("ranges cannot be written").because(e))?;
+    all.insert(property::OFFSETS.to_owned(), ranges);
+    if let Some(predecessor) = &entry.predecessor {
+        all.insert(property::PREDECESSOR.to_owned(), predecessor.to_string());
+    }
+    Ok(all)
+}
+
+/// The properties that every snapshot of a chain has, closing ones too.
+pub(crate) fn identity(context: &Context<'_>) -> BTreeMap<String, String> {
+    let checkpoint = &context.written.checkpoint;
+    let pairs = [
+        (property::PIPELINE, checkpoint.pipeline.clone()),
+        (property::CHAIN, checkpoint.chain.clone()),
+        (property::CHAIN_LOCATION, context.ledger.location().to_owned()),
+        (property::RUN, context.run.to_owned()),
+        (property::SEQ, checkpoint.seq.to_string()),
+        (property::CHECKPOINT, context.written.digest.to_string()),
+    ];
+    pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+}

@@ -1,0 +1,74 @@
+//! What a chain keeps in a table: registrations under `_lakeward/`, and the pin against expiry.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::format::paimon::paths;
+use crate::format::{CommitUser, Floor, SnapshotLog as _};
+use crate::publish::{Publication, publish};
+use crate::sink::{Anchor, Registration};
+use crate::table::Table;
+
+#[async_trait]
+impl Anchor for Table {
+    fn url(&self) -> &str {
+        self.store.url()
+    }
+    fn format(&self) -> &str {
+        "paimon"
+    }
+
+    async fn head(&self) -> Result<Floor> {
+        Ok(self.log.head(None, None, None).await?.floor())
+    }
+
+    async fn register(&self, registration: &Registration) -> Result<()> {
+        let name = paths::registration(&registration.pipeline, registration.seq);
+        let text = serde_json::to_vec_pretty(registration).map_err(|e| Error::internal("a registration cannot be written").because(e))?;
+        let deadline = self.store.env().deadline(self.store.patience());
+        // The bytes hold the lineage's commit user, a fresh uuid, so the same bytes are this very registration.
+        match publish(&self.store, &name, Bytes::from(text), deadline).await? {
+            Publication::Published => Ok(()),
+            Publication::Taken(other) => {
+                let other: Option<Registration> = serde_json::from_slice(&other).ok();
+                if other.as_ref() == Some(registration) {
+                    return Ok(());
+                }
+                let whose = other.map_or_else(|| "unreadable".to_owned(), |o| format!("of chain {} at {}", o.chain, o.location));
+                Err(Error::data(format!("the registration {name} is there already, {whose}"))
+                    .at(self.url())
+                    .hint("two chains write to this table under one pipeline name; give one another name, or take over with --adopt"))
+            }
+        }
+    }
+
+    async fn registrations(&self, pipeline: &str) -> Result<Vec<Registration>> {
+        let dir = paths::registrations(pipeline);
+        let mut found = Vec::new();
+        for entry in self.store.list(&dir).await? {
+            let name = format!("{dir}/{}", entry.name);
+            let Some(bytes) = self.store.get(&name).await? else { continue };
+            let registration = serde_json::from_slice(&bytes)
+                .map_err(|e| Error::data("this registration cannot be read").at(format!("{}/{name}", self.url())).because(e))?;
+            found.push(registration);
+        }
+        Ok(found)
+    }
+
+    async fn forget(&self, pipeline: &str) -> Result<()> {
+        let dir = paths::registrations(pipeline);
+        for entry in self.store.list(&dir).await? {
+            self.store.delete(&format!("{dir}/{}", entry.name)).await?;
+        }
+        Ok(())
+    }
+
+    async fn pin(&self, user: &CommitUser, snapshot: u64) -> Result<()> {
+        self.log.pin(user, snapshot.max(1)).await
+    }
+
+    async fn unpin(&self, pipeline: &str, keep: &[CommitUser]) -> Result<()> {
+        self.log.unpin(&format!("{pipeline}-"), keep).await
+    }
+}

@@ -1,0 +1,167 @@
+//! Tables: open or create one, write to it, commit to it, read it. The same for every format.
+
+mod anchor;
+pub(crate) mod commit;
+pub mod decide;
+mod two_phase;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use self::two_phase::{Filtered, TableCommit};
+pub use self::write::TableWrite;
+pub use crate::format::{ColumnStats, CommitMessage, CommitUser, Committable, DataFile, Digest, END_OF_INPUT, Floor};
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::format::paimon::log::PaimonLog;
+use crate::schema::{Field, Schema};
+use crate::store::{Store, StoreOptions};
+
+/// What a new table looks like.
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    fields: Vec<Field>,
+    partition_by: Vec<String>,
+    options: BTreeMap<String, String>,
+}
+
+impl TableSpec {
+    /// An Apache Paimon append table with these columns.
+    pub fn paimon(fields: impl IntoIterator<Item = Field>) -> Self {
+        TableSpec { fields: fields.into_iter().collect(), partition_by: Vec::new(), options: BTreeMap::new() }
+    }
+    /// Partitioned by these columns, in this order.
+    pub fn partition_by<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.partition_by = columns.into_iter().map(Into::into).collect();
+        self
+    }
+    /// The format's own table options.
+    pub fn options(mut self, options: BTreeMap<String, String>) -> Self {
+        self.options = options;
+        self
+    }
+    /// The schema that the table would have: field ids are given in order from 0.
+    pub fn schema(&self) -> Schema {
+        Schema { id: 0, fields: self.fields.clone(), partition_by: self.partition_by.clone() }
+    }
+    /// The format's own table options.
+    pub fn table_options(&self) -> &BTreeMap<String, String> {
+        &self.options
+    }
+}
+
+/// A table. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Table {
+    store: Store,
+    log: Arc<PaimonLog>,
+    schema: Arc<Schema>,
+}
+
+impl Table {
+    /// Opens the table at `location`; `Invalid` when there is none, when it holds something that is not supported (by its name), or
+    /// when it was written by a newer version.
+    pub async fn open(location: &str) -> Result<Table> {
+        Table::open_in(Store::open(location, &Env::real(), StoreOptions::default())?).await
+    }
+    /// Opens the table in a store.
+    pub async fn open_in(store: Store) -> Result<Table> {
+        Table::over(store.clone(), PaimonLog::open(store).await?)
+    }
+    /// Opens the table, or creates it when nothing is there. An existing table must have the columns of `spec`, by name and type, and its
+    /// partition columns; options of an existing table stay as they are.
+    pub async fn open_or_create(location: &str, spec: TableSpec) -> Result<Table> {
+        Table::open_or_create_in(Store::open(location, &Env::real(), StoreOptions::default())?, &spec).await
+    }
+    /// [`Table::open_or_create`] in a store.
+    pub async fn open_or_create_in(store: Store, spec: &TableSpec) -> Result<Table> {
+        let table = match PaimonLog::exists(&store).await? {
+            true => Table::open_in(store).await?,
+            false => Table::create_in(store, spec).await?,
+        };
+        table.fits(spec)?;
+        Ok(table)
+    }
+    /// Creates the table; when somebody else creates it at the same moment, that one is opened.
+    pub async fn create_in(store: Store, spec: &TableSpec) -> Result<Table> {
+        let log = PaimonLog::create(store.clone(), &spec.schema(), &spec.options).await?;
+        Table::over(store, log)
+    }
+
+    fn over(store: Store, log: PaimonLog) -> Result<Table> {
+        let schema = log.schema();
+        Ok(Table { store, log: Arc::new(log), schema })
+    }
+
+    fn fits(&self, spec: &TableSpec) -> Result<()> {
+        let differs = |what: String, hint: &str| Err(Error::invalid(what).at(self.url()).hint(hint));
+        for wanted in &spec.fields {
+            match self.schema.field(&wanted.name) {
+                None => {
+                    return differs(
+                        format!("the table has no column `{}`", wanted.name),
+                        "add the column to the table, or take it out of `columns`",
+                    );
+                }
+                Some(has) if has.data_type != wanted.data_type || has.nullable != wanted.nullable => {
+                    let text = |f: &Field| format!("{}{}", f.data_type, if f.nullable { "" } else { " NOT NULL" });
+                    return differs(
+                        format!("column `{}` is {} in the table and {} in `columns`", wanted.name, text(has), text(wanted)),
+                        "write the table's type in `columns`",
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        for has in &self.schema.fields {
+            if !has.nullable && !spec.fields.iter().any(|f| f.name == has.name) {
+                return differs(
+                    format!("the table's column `{}` is NOT NULL and is not in `columns`", has.name),
+                    "give the column a source in `columns`",
+                );
+            }
+        }
+        if self.schema.partition_by != spec.partition_by {
+            return differs(
+                format!("the table is partitioned by {:?}, `partition_by` says {:?}", self.schema.partition_by, spec.partition_by),
+                "a table's partition columns never change: write them as they are, or use a new table",
+            );
+        }
+        Ok(())
+    }
+
+    /// The absolute location.
+    pub fn url(&self) -> &str {
+        self.store.url()
+    }
+    /// The format's name: `paimon`.
+    pub fn format(&self) -> &'static str {
+        "paimon"
+    }
+    /// The schema as of the opening.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+    /// Where it lies.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+    /// The Paimon log, for inspection.
+    pub fn paimon(&self) -> &PaimonLog {
+        &self.log
+    }
+    /// A writer whose messages carry `user`.
+    pub fn new_write(&self, user: &CommitUser) -> Result<TableWrite> {
+        TableWrite::new(self, user, None)
+    }
+    /// A writer with a memory budget in bytes.
+    pub fn new_write_within(&self, user: &CommitUser, memory: usize) -> Result<TableWrite> {
+        TableWrite::new(self, user, Some(memory))
+    }
+    /// Commits without a chain: the Paimon contract (`commit`, `filter_and_commit`, `abort`).
+    pub fn new_commit(&self, user: &CommitUser) -> TableCommit {
+        TableCommit::new(self.clone(), user.clone())
+    }
+}
