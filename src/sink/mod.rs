@@ -82,7 +82,9 @@ pub struct Registration {
 
 /// Where rows go.
 #[async_trait]
-pub trait Sink: Send {
+pub trait Sink: Send + Sync {
+    /// A lineage begins to write: everything that is prepared from now on belongs to `user`.
+    fn begin(&mut self, user: &CommitUser) -> Result<()>;
     /// Takes rows. They are in the sink's Arrow schema.
     async fn write(&mut self, batch: &RecordBatch) -> Result<()>;
     /// Makes everything written since the last `prepare` durable, and invisible. Empty when nothing was written.

@@ -1,5 +1,8 @@
 //! A table as a sink.
 
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 
@@ -10,34 +13,33 @@ use crate::table::commit::{Done, Loop, Request};
 use crate::table::decide::Ask;
 use crate::table::{Table, TableWrite};
 
-/// A table as a sink. Without a writer it can only commit, close and look: that is what a start needs to finish a checkpoint.
+/// A table as a sink. Before [`Sink::begin`] it can only commit, close and look: that is what a start needs to finish a checkpoint.
 pub struct TableSink {
     table: Table,
-    write: Option<TableWrite>,
-    timeout: std::time::Duration,
+    /// Never locked: only `get_mut`. It makes the sink `Sync`, which a Parquet writer is not.
+    write: Option<Mutex<TableWrite>>,
+    timeout: Duration,
+    memory: Option<usize>,
 }
 
 impl TableSink {
-    /// A sink that commits only.
-    pub fn new(table: Table, timeout: std::time::Duration) -> Self {
-        TableSink { table, write: None, timeout }
+    /// A sink; `timeout` bounds each commit.
+    pub fn new(table: Table, timeout: Duration) -> Self {
+        TableSink { table, write: None, timeout, memory: None }
     }
-    /// Gives it a writer for this lineage with a memory budget in bytes.
-    pub fn open_write(&mut self, user: &CommitUser, memory: usize) -> Result<()> {
-        self.write = Some(self.table.new_write_within(user, memory)?);
-        Ok(())
+    /// Gives its writer a memory budget in bytes.
+    pub fn with_memory(mut self, bytes: usize) -> Self {
+        self.memory = Some(bytes);
+        self
     }
     /// The table.
     pub fn table(&self) -> &Table {
         &self.table
     }
-    /// Rows and bytes since the last prepare.
-    pub fn pending(&self) -> (u64, u64) {
-        self.write.as_ref().map_or((0, 0), |w| (w.rows(), w.bytes()))
-    }
 
     fn writer(&mut self) -> Result<&mut TableWrite> {
-        self.write.as_mut().ok_or_else(|| Error::internal("a sink without a writer was written to"))
+        let writer = self.write.as_mut().ok_or_else(|| Error::internal("a sink was written to before its lineage began"))?;
+        Ok(writer.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
     fn run(&self) -> Loop<'_> {
         let store = self.table.store();
@@ -75,6 +77,15 @@ fn ask(commit: &SinkCommit) -> Ask {
 
 #[async_trait]
 impl Sink for TableSink {
+    fn begin(&mut self, user: &CommitUser) -> Result<()> {
+        let write = match self.memory {
+            Some(bytes) => self.table.new_write_within(user, bytes)?,
+            None => self.table.new_write(user)?,
+        };
+        self.write = Some(Mutex::new(write));
+        Ok(())
+    }
+
     async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let url = self.table.url().to_owned();
         self.writer()?.write(batch).await.map_err(|e| if e.place().is_none() { e.at(url) } else { e })

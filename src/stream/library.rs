@@ -80,10 +80,13 @@ fn to_messages(messages: Vec<CommitMessage>) -> Result<Vec<Message>> {
 }
 
 /// Opens tables by what a checkpoint says of them.
-pub(crate) struct OpenTables {
-    pub(crate) env: Env,
-    pub(crate) timeout: std::time::Duration,
-    pub(crate) store: StoreOptions,
+pub struct OpenTables {
+    /// The environment.
+    pub env: Env,
+    /// Bounds each commit.
+    pub timeout: std::time::Duration,
+    /// How their stores are opened.
+    pub store: StoreOptions,
 }
 
 #[async_trait]

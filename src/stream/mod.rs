@@ -18,4 +18,5 @@ pub mod watermark;
 pub use self::chain::{Chain, ChainOptions, Committed, Configured, Owned};
 pub use self::event::{Event, Events};
 pub use self::ledger::{Ledger, Written};
+pub use self::library::OpenTables;
 pub use self::start::{OpenSink, Start, StartOptions};

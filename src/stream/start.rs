@@ -542,11 +542,12 @@ impl Start<'_> {
     async fn chain(&self, greatest: Written, sinks: Vec<(String, Box<dyn Sink>, SinkState)>, resumed: bool) -> Result<Chain> {
         let seqs = self.ledger.still_greatest(greatest.checkpoint.seq).await?;
         let env = self.ledger.store().env();
+        let user = greatest.checkpoint.user.clone();
         let mut with_messages = BTreeSet::new();
         for written in self.ledger.history(&greatest).await?.iter().filter(|w| w.checkpoint.has_messages()) {
             with_messages.insert(written.checkpoint.seq);
         }
-        Ok(Chain {
+        let mut chain = Chain {
             last_written: env.monotonic(),
             offsets: greatest.checkpoint.offsets.clone(),
             stop: greatest.checkpoint.stop.clone(),
@@ -560,7 +561,11 @@ impl Start<'_> {
             with_messages,
             resumed,
             pending: false,
-        })
+        };
+        for sink in &mut chain.sinks {
+            sink.sink.begin(&user)?;
+        }
+        Ok(chain)
     }
 }
 

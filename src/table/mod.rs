@@ -77,12 +77,16 @@ impl Table {
     }
     /// [`Table::open_or_create`] in a store.
     pub async fn open_or_create_in(store: Store, spec: &TableSpec) -> Result<Table> {
-        let table = match PaimonLog::exists(&store).await? {
-            true => Table::open_in(store).await?,
-            false => Table::create_in(store, spec).await?,
+        let table = match Table::open_if_exists(store.clone()).await? {
+            Some(table) => table,
+            None => Table::create_in(store, spec).await?,
         };
         table.fits(spec)?;
         Ok(table)
+    }
+    /// Opens the table; none when nothing is there.
+    pub async fn open_if_exists(store: Store) -> Result<Option<Table>> {
+        if PaimonLog::exists(&store).await? { Table::open_in(store).await.map(Some) } else { Ok(None) }
     }
     /// Creates the table; when somebody else creates it at the same moment, that one is opened.
     pub async fn create_in(store: Store, spec: &TableSpec) -> Result<Table> {
@@ -95,7 +99,8 @@ impl Table {
         Ok(Table { store, log: Arc::new(log), schema })
     }
 
-    fn fits(&self, spec: &TableSpec) -> Result<()> {
+    /// `Invalid` when rows of `spec` do not fit this table: by the column's name, and what to do.
+    pub fn fits(&self, spec: &TableSpec) -> Result<()> {
         let differs = |what: String, hint: &str| Err(Error::invalid(what).at(self.url()).hint(hint));
         for wanted in &spec.fields {
             match self.schema.field(&wanted.name) {

@@ -1,0 +1,296 @@
+//! What a pipeline means before it runs: each sink's table, columns and decoder; and the plan that `--dry-run` prints.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+
+use crate::datafile::Layout;
+use crate::decode::{ColumnSpec, Decoder, Mapping, RecordFormat, infer, make_decoder};
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::pipeline::file::{PipelineFile, SinkSpec};
+use crate::pipeline::sources;
+use crate::schema::{Field, Scalar, Schema};
+use crate::source::{Offsets, Polled, Records};
+use crate::store::{Store, StoreOptions};
+use crate::stream::watermark::Watermark;
+use crate::stream::{Event, Events, Ledger, dead_letters};
+use crate::table::{Table, TableSpec};
+
+/// How many bytes of input are looked at to infer columns.
+const SAMPLE_RECORDS: usize = 1000;
+/// How long a sample is waited for.
+const SAMPLE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// One sink, understood: its table if it is there, and what its columns mean.
+pub(crate) struct PlannedSink {
+    store: Store,
+    table: Option<Table>,
+    spec: TableSpec,
+    mapping: Option<Mapping>,
+    inferred: bool,
+    watermark: Option<(String, Duration)>,
+}
+
+/// All sinks of a pipeline.
+pub(crate) struct Planned {
+    pub(crate) sinks: Vec<PlannedSink>,
+    pub(crate) dead_letter: Option<PlannedSink>,
+    sample: Option<Records>,
+}
+
+impl Planned {
+    /// Opens what is there and understands the rest. Writes nothing.
+    pub(crate) async fn look(file: &PipelineFile, env: &Env, options: &StoreOptions) -> Result<Planned> {
+        let mut planned = Planned { sinks: Vec::new(), dead_letter: None, sample: None };
+        for (i, sink) in file.sinks.iter().enumerate() {
+            let store = Store::open(&sink.location, env, options.clone())?;
+            let table = Table::open_if_exists(store.clone()).await?;
+            let specs = match (&sink.columns, &table) {
+                (Some(columns), _) => columns.clone(),
+                (None, Some(table)) => table.schema().fields.iter().map(column_of).collect(),
+                (None, None) => planned.inferred(file, env, sink).await?,
+            };
+            let at = |e: Error| place(file, i, e);
+            let mapping = Mapping::build(&specs, &sink.checks, sink.on_new_field, &sink.partition_by).map_err(at)?;
+            let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            let spec = TableSpec::paimon(mapping.schema.fields.clone()).partition_by(sink.partition_by.clone()).options(options);
+            spec.check().map_err(at)?;
+            if let Some(table) = &table {
+                table.fits(&spec).map_err(at)?;
+            }
+            let watermark = sink.watermark.as_ref().map(|w| (w.column.clone(), w.lateness));
+            let inferred = sink.columns.is_none() && table.is_none();
+            let sink = PlannedSink { store, table, spec, mapping: Some(mapping), inferred, watermark };
+            sink.watermark().map_err(at)?;
+            planned.sinks.push(sink);
+        }
+        if let Some(dead) = &file.dead_letter {
+            let store = Store::open(&dead.location, env, options.clone())?;
+            let table = Table::open_if_exists(store.clone()).await?;
+            let spec = TableSpec::paimon(dead_letters::columns());
+            if let Some(table) = &table {
+                table.fits(&spec)?;
+            }
+            planned.dead_letter = Some(PlannedSink { store, table, spec, mapping: None, inferred: false, watermark: None });
+        }
+        Ok(planned)
+    }
+
+    async fn inferred(&mut self, file: &PipelineFile, env: &Env, sink: &SinkSpec) -> Result<Vec<ColumnSpec>> {
+        if self.sample.is_none() {
+            self.sample = sample(file, env).await?;
+        }
+        let Some(sample) = &self.sample else {
+            return Err(Error::invalid("there are no records to infer columns from")
+                .at(&sink.location)
+                .hint("give the sink its `columns`, or start again when there is input"));
+        };
+        let (format, csv) = record_format(file);
+        infer(sample, format, &csv).map_err(|e| e.at(&sink.location))
+    }
+
+    /// Creates the tables that are not there yet.
+    pub(crate) async fn create_tables(&mut self, events: &Events) -> Result<()> {
+        for sink in self.sinks.iter_mut().chain(&mut self.dead_letter) {
+            if sink.table.is_some() {
+                continue;
+            }
+            let table = Table::open_or_create_in(sink.store.clone(), &sink.spec).await?;
+            let columns = if sink.inferred { format!(" with inferred columns: {}", columns(table.schema())) } else { String::new() };
+            events.tell(Event::Warning { text: format!("created table {}{columns}", table.url()) });
+            sink.table = Some(table);
+        }
+        Ok(())
+    }
+}
+
+impl PlannedSink {
+    /// The table.
+    pub(crate) fn table(&self) -> Result<Table> {
+        self.table.clone().ok_or_else(|| Error::internal("a table was not created"))
+    }
+    /// The sink's watermark.
+    pub(crate) fn watermark(&self) -> Result<Option<Watermark>> {
+        let Some((column, lateness)) = &self.watermark else { return Ok(None) };
+        let schema = self.spec.schema();
+        let field = schema.field(column).ok_or_else(|| {
+            let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
+            Error::invalid(format!("the watermark's column `{column}` is not in `columns`; there are: {}", names.join(", ")))
+        })?;
+        Watermark::new(column, *lateness, &field.data_type).map(Some)
+    }
+    /// A decoder for its rows.
+    pub(crate) fn decoder(&self, file: &PipelineFile) -> Result<Box<dyn Decoder>> {
+        let mapping = self.mapping.clone().ok_or_else(|| Error::internal("the dead letters have no decoder"))?;
+        let mapping = match &self.table {
+            Some(table) if !self.spec.schema().partition_by.is_empty() => mapping.with_partition_check(partition_check(table)),
+            _ => mapping,
+        };
+        let (format, csv) = record_format(file);
+        make_decoder(format, &mapping, &csv)
+    }
+}
+
+/// Rows whose partition cannot name a directory are dead letters, not failures of the run.
+fn partition_check(table: &Table) -> crate::decode::PartitionCheck {
+    let layout: Arc<dyn Layout> = table.paimon().layout();
+    Arc::new(move |values: &[Option<Scalar>]| {
+        layout.file_path(values, 0, "00000000-0000-0000-0000-000000000000", 0).map(drop).map_err(|e| e.message().to_owned())
+    })
+}
+
+fn record_format(file: &PipelineFile) -> (RecordFormat, crate::decode::CsvOptions) {
+    use crate::pipeline::file::Decode;
+    match &file.decode {
+        Decode::Json => (RecordFormat::Json, crate::decode::CsvOptions::default()),
+        Decode::Csv(csv) => {
+            let options =
+                crate::decode::CsvOptions { header: csv.header, delimiter: csv.delimiter, quote: csv.quote, null: csv.null.clone() };
+            (RecordFormat::Csv, options)
+        }
+    }
+}
+
+fn column_of(field: &Field) -> ColumnSpec {
+    let not_null = if field.nullable { "" } else { " NOT NULL" };
+    ColumnSpec { name: field.name.clone(), type_text: format!("{}{not_null}", field.data_type), ..ColumnSpec::default() }
+}
+
+fn place(file: &PipelineFile, sink: usize, error: Error) -> Error {
+    match file.place(&format!("sinks.{sink}")) {
+        Some(place) => error.at(place),
+        None => error,
+    }
+}
+
+/// The first records, read through a second reader: the run's own source is not touched.
+async fn sample(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
+    let mut source = sources::open(file, env, &Arc::new(AtomicBool::new(false)))?;
+    if !source.replayable() {
+        return Err(Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`"));
+    }
+    let resolved = source.resolve(None).await?;
+    source.seek(&resolved.start, resolved.stop.as_ref()).await?;
+    let deadline = env.deadline(SAMPLE_PATIENCE);
+    loop {
+        match source.poll(deadline).await? {
+            Polled::Records(records) if !records.is_empty() => {
+                let some = records.len().min(SAMPLE_RECORDS);
+                return Ok(Some(records.slice(0, some)));
+            }
+            Polled::Records(_) => {}
+            Polled::Batch(_) | Polled::Idle | Polled::End => return Ok(None),
+        }
+    }
+}
+
+fn columns(schema: &Schema) -> String {
+    let one = |f: &Field| format!("{} {}{}", f.name, f.data_type, if f.nullable { "" } else { " NOT NULL" });
+    schema.fields.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What `--dry-run` prints.
+pub struct Plan {
+    /// One line each: what a start would do.
+    pub lines: Vec<String>,
+    /// Each sink: url, schema, the first rows, and what is wrong with the first bad records.
+    pub sinks: Vec<PlanSink>,
+}
+
+/// One sink of a [`Plan`].
+pub struct PlanSink {
+    /// The url.
+    pub url: String,
+    /// Is the table there already?
+    pub exists: bool,
+    /// The schema.
+    pub schema: Schema,
+    /// The first rows, at most five; none: there was nothing to read.
+    pub rows: Option<RecordBatch>,
+    /// Of the first records, those that would be dead letters: place and reason.
+    pub rejects: Vec<String>,
+}
+
+impl Plan {
+    pub(crate) async fn of(file: &PipelineFile, planned: Planned, ledger: &Ledger, env: &Env) -> Result<Plan> {
+        let mut lines = vec![format!("pipeline {}: chain at {}/{}", file.pipeline, ledger.location(), file.pipeline)];
+        let greatest = ledger.greatest().await?;
+        let from = match &greatest {
+            None => {
+                lines.push("no checkpoint yet: a new lineage would be opened".to_owned());
+                Offsets::default()
+            }
+            Some(w) => {
+                let c = &w.checkpoint;
+                let what = if c.has_messages() { "its commit would be finished first" } else { "nothing is pending" };
+                lines.push(format!("greatest checkpoint {} ({}, commit user {}): {what}", c.seq, c.kind.as_str(), c.user));
+                c.offsets.clone()
+            }
+        };
+        let mut source = sources::open(file, env, &Arc::new(AtomicBool::new(false)))?;
+        let resolved = source.resolve(greatest.as_ref().map(|_| &from)).await?;
+        lines.extend(splits(&resolved.start, resolved.stop.as_ref()));
+        let sample = match planned.sample {
+            Some(sample) => Some(sample),
+            None if source.replayable() => sample_of(file, env).await?,
+            None => None,
+        };
+        let mut sinks = Vec::new();
+        for sink in &planned.sinks {
+            sinks.push(plan_sink(file, sink, sample.as_ref())?);
+        }
+        if let Some(dead) = &planned.dead_letter {
+            lines.push(format!("dead letters go to {}", dead.store.url()));
+        }
+        Ok(Plan { lines, sinks })
+    }
+}
+
+async fn sample_of(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
+    sample(file, env).await
+}
+
+fn splits(start: &Offsets, stop: Option<&Offsets>) -> Vec<String> {
+    let Some(stop) = stop else {
+        return vec!["reads on for ever".to_owned()];
+    };
+    let end = |o: u64| if o == crate::source::Position::TO_END { "its end".to_owned() } else { o.to_string() };
+    stop.0.iter().map(|(split, p)| format!("reads {split} from {} to {}", start.offset(split), end(p.offset))).collect()
+}
+
+fn plan_sink(file: &PipelineFile, sink: &PlannedSink, sample: Option<&Records>) -> Result<PlanSink> {
+    let (mut rows, mut rejects) = (None, Vec::new());
+    if let Some(sample) = sample {
+        let some = sample.slice(0, sample.len().min(50));
+        let decoded = sink.decoder(file)?.decode(&some)?;
+        rejects = decoded.rejects.iter().map(|r| format!("{}: {}: {}", some.place(r.index), r.stage.as_str(), r.error)).collect();
+        rows = Some(decoded.batch.slice(0, decoded.batch.num_rows().min(5)));
+    }
+    let schema = match &sink.table {
+        Some(table) => table.schema().as_ref().clone(),
+        None => sink.spec.schema(),
+    };
+    Ok(PlanSink { url: sink.store.url().to_owned(), exists: sink.table.is_some(), schema, rows, rejects })
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            writeln!(f, "{line}")?;
+        }
+        for sink in &self.sinks {
+            writeln!(f, "{} {}", if sink.exists { "appends to" } else { "creates" }, sink.url)?;
+            for field in &sink.schema.fields {
+                writeln!(f, "  {} {}{}", field.name, field.data_type, if field.nullable { "" } else { " NOT NULL" })?;
+            }
+            if !sink.schema.partition_by.is_empty() {
+                writeln!(f, "  partitioned by {}", sink.schema.partition_by.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+}
