@@ -11,6 +11,8 @@ pub mod schema;
 pub mod sink;
 pub mod source;
 pub mod store;
+pub mod stream;
+pub mod table;
 
 pub use env::Env;
 pub use error::{Error, Kind, Result};

@@ -44,7 +44,7 @@ impl Anchor for Table {
     }
 
     async fn registrations(&self, pipeline: &str) -> Result<Vec<Registration>> {
-        let dir = paths::registrations(pipeline);
+        let dir = format!("_lakeward/{pipeline}");
         let mut found = Vec::new();
         for entry in self.store.list(&dir).await? {
             let name = format!("{dir}/{}", entry.name);
@@ -57,7 +57,7 @@ impl Anchor for Table {
     }
 
     async fn forget(&self, pipeline: &str) -> Result<()> {
-        let dir = paths::registrations(pipeline);
+        let dir = format!("_lakeward/{pipeline}");
         for entry in self.store.list(&dir).await? {
             self.store.delete(&format!("{dir}/{}", entry.name)).await?;
         }
@@ -69,6 +69,14 @@ impl Anchor for Table {
     }
 
     async fn unpin(&self, pipeline: &str, keep: &[CommitUser]) -> Result<()> {
-        self.log.unpin(&format!("{pipeline}-"), keep).await
+        let prefix = format!("{pipeline}-");
+        for (user, _) in self.log.pins(&prefix).await? {
+            // `orders-` also begins the users of a pipeline called `orders-eu`; after ours comes a uuid and nothing else.
+            let ours = user.as_str().strip_prefix(&prefix).is_some_and(|rest| uuid::Uuid::try_parse(rest).is_ok());
+            if ours && !keep.contains(&user) {
+                self.log.unpin(&user).await?;
+            }
+        }
+        Ok(())
     }
 }

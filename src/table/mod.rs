@@ -7,6 +7,7 @@ mod two_phase;
 mod write;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 pub use self::two_phase::{Filtered, TableCommit};
@@ -14,8 +15,8 @@ pub use self::write::TableWrite;
 pub use crate::format::{ColumnStats, CommitMessage, CommitUser, Committable, DataFile, Digest, END_OF_INPUT, Floor};
 
 use crate::env::Env;
-use crate::error::{Error, Result};
-use crate::format::paimon::log::PaimonLog;
+use crate::error::{Error, Kind, Result};
+use crate::format::paimon::{self, log::PaimonLog, options::TableOptions};
 use crate::schema::{Field, Schema};
 use crate::store::{Store, StoreOptions};
 
@@ -44,7 +45,13 @@ impl TableSpec {
     }
     /// The schema that the table would have: field ids are given in order from 0.
     pub fn schema(&self) -> Schema {
-        Schema { id: 0, fields: self.fields.clone(), partition_by: self.partition_by.clone() }
+        let fields = (0..).zip(&self.fields).map(|(id, f)| Field { id, ..f.clone() }).collect();
+        Schema { id: 0, fields, partition_by: self.partition_by.clone() }
+    }
+    /// `Invalid` when no table can be made of it.
+    pub fn check(&self) -> Result<()> {
+        self.schema().check_new()?;
+        TableOptions::parse(&self.options, paimon::schema::VERSION).map(drop)
     }
     /// The format's own table options.
     pub fn table_options(&self) -> &BTreeMap<String, String> {
@@ -53,11 +60,17 @@ impl TableSpec {
 }
 
 /// A table. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Table {
     store: Store,
     log: Arc<PaimonLog>,
     schema: Arc<Schema>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({})", self.url())
+    }
 }
 
 impl Table {
@@ -68,7 +81,8 @@ impl Table {
     }
     /// Opens the table in a store.
     pub async fn open_in(store: Store) -> Result<Table> {
-        Table::over(store.clone(), PaimonLog::open(store).await?)
+        let log = PaimonLog::open(&store).await?;
+        Ok(Table::over(store, log))
     }
     /// Opens the table, or creates it when nothing is there. An existing table must have the columns of `spec`, by name and type, and its
     /// partition columns; options of an existing table stay as they are.
@@ -86,17 +100,21 @@ impl Table {
     }
     /// Opens the table; none when nothing is there.
     pub async fn open_if_exists(store: Store) -> Result<Option<Table>> {
-        if PaimonLog::exists(&store).await? { Table::open_in(store).await.map(Some) } else { Ok(None) }
+        Ok(PaimonLog::find(&store).await?.map(|log| Table::over(store, log)))
     }
     /// Creates the table; when somebody else creates it at the same moment, that one is opened.
     pub async fn create_in(store: Store, spec: &TableSpec) -> Result<Table> {
-        let log = PaimonLog::create(store.clone(), &spec.schema(), &spec.options).await?;
-        Table::over(store, log)
+        let deadline = store.env().deadline(store.patience());
+        let log = match PaimonLog::create(&store, &spec.schema(), &spec.options, None, deadline).await {
+            Err(e) if e.kind() == Kind::Conflict => PaimonLog::open(&store).await?,
+            other => other?,
+        };
+        Ok(Table::over(store, log))
     }
 
-    fn over(store: Store, log: PaimonLog) -> Result<Table> {
-        let schema = log.schema();
-        Ok(Table { store, log: Arc::new(log), schema })
+    fn over(store: Store, log: PaimonLog) -> Table {
+        let schema = log.schema().schema.clone();
+        Table { store, log: Arc::new(log), schema }
     }
 
     /// `Invalid` when rows of `spec` do not fit this table: by the column's name, and what to do.
@@ -111,9 +129,8 @@ impl Table {
                     );
                 }
                 Some(has) if has.data_type != wanted.data_type || has.nullable != wanted.nullable => {
-                    let text = |f: &Field| format!("{}{}", f.data_type, if f.nullable { "" } else { " NOT NULL" });
                     return differs(
-                        format!("column `{}` is {} in the table and {} in `columns`", wanted.name, text(has), text(wanted)),
+                        format!("column `{}` is {} in the table and {} in `columns`", wanted.name, has.type_text(), wanted.type_text()),
                         "write the table's type in `columns`",
                     );
                 }

@@ -10,6 +10,9 @@ use crate::format::{CommitMessage, CommitUser};
 use crate::schema::Schema;
 use crate::table::Table;
 
+/// What open files may hold together when nobody says otherwise, bytes.
+const MEMORY: usize = 256 << 20;
+
 /// Turns batches into data files. Nothing of it is visible before its messages are committed.
 pub struct TableWrite {
     files: FileWriter,
@@ -18,11 +21,9 @@ pub struct TableWrite {
 
 impl TableWrite {
     pub(crate) fn new(table: &Table, user: &CommitUser, memory: Option<usize>) -> Result<TableWrite> {
-        let mut options = table.log.writer_options();
-        if let Some(memory) = memory {
-            options.memory = memory;
-        }
-        let files = FileWriter::new(table.store.clone(), table.schema.clone(), table.log.layout(), user.clone(), options);
+        let options = table.log.schema().options.writer_options(&table.schema, memory.unwrap_or(MEMORY));
+        let layout = Arc::new(table.log.layout());
+        let files = FileWriter::new(table.store.clone(), table.schema.clone(), layout, user.clone(), options)?;
         Ok(TableWrite { files, schema: table.schema.clone() })
     }
 
