@@ -1,5 +1,5 @@
-//! Tests of the built library and command, as a user meets them. One binary: one link.
+//! The one integration test binary: it uses the public API and the built command only.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
+mod architecture;
 mod s3;
+mod walk;

@@ -13,6 +13,7 @@ use super::yaml::{self, Mark, Node, Texts, Value};
 use super::{check, location, read, shape, write};
 use crate::error::{Error, Result};
 use crate::schema::Hex;
+pub use crate::decode::{ColumnSpec, OnNewField};
 pub use crate::store::Durability;
 
 /// A pipeline: where records come from, how they become rows, where rows go. Complete, valid, with every location absolute.
@@ -40,6 +41,8 @@ pub struct PipelineFile {
     pub memory: u64,
     /// Threads for decoding and encoding.
     pub threads: usize,
+    /// The folder that relative paths are taken from.
+    pub base: PathBuf,
     pub(super) origin: Arc<Origin>,
 }
 
@@ -225,34 +228,6 @@ impl Format {
             Format::Paimon => "paimon",
         }
     }
-}
-
-/// A column as the file describes it; texts are checked where they are understood.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ColumnSpec {
-    /// The name in the table.
-    pub name: String,
-    /// `BIGINT NOT NULL` and the like.
-    pub type_text: String,
-    /// Path in the record; none: the name.
-    pub from: Option<String>,
-    /// `topic`, `partition`, `offset`, `timestamp`, `key` or `header.NAME` instead of a field.
-    pub meta: Option<String>,
-    /// An expression over other columns instead of a field.
-    pub expr: Option<String>,
-    /// Unit of an epoch number.
-    pub unit: Option<String>,
-}
-
-/// What to do with a field of a record that is no column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnNewField {
-    /// Leave it out.
-    #[default]
-    Ignore,
-    /// The record is a dead letter.
-    Reject,
 }
 
 /// Where the watermark comes from.

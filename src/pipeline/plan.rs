@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -54,7 +53,7 @@ impl Planned {
                 (None, Some(table)) => table.schema().fields.iter().map(column_of).collect(),
                 (None, None) => planned.inferred(file, env, sink).await?,
             };
-            let at = |e: Error| place(file, i, e);
+            let at = |e: Error| file.locate(&format!("sinks.{i}"), e);
             let mapping = Mapping::build(&specs, &sink.checks, sink.on_new_field, &sink.partition_by).map_err(at)?;
             let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
             let spec = TableSpec::paimon(mapping.schema.fields.clone()).partition_by(sink.partition_by.clone()).options(options);
@@ -90,7 +89,7 @@ impl Planned {
                 .hint("give the sink its `columns`, or start again when there is input"));
         };
         let (format, csv) = record_format(file);
-        infer(sample, format, &csv).map_err(|e| e.at(&sink.location))
+        infer(format, &csv, std::slice::from_ref(sample)).map_err(|e| e.at(&sink.location))
     }
 
     /// Creates the tables that are not there yet.
@@ -137,7 +136,7 @@ impl PlannedSink {
 
 /// Rows whose partition cannot name a directory are dead letters, not failures of the run.
 fn partition_check(table: &Table) -> crate::decode::PartitionCheck {
-    let layout: Arc<dyn Layout> = table.paimon().layout();
+    let layout = table.paimon().layout();
     Arc::new(move |values: &[Option<Scalar>]| {
         layout.file_path(values, 0, "00000000-0000-0000-0000-000000000000", 0).map(drop).map_err(|e| e.message().to_owned())
     })
@@ -156,20 +155,12 @@ fn record_format(file: &PipelineFile) -> (RecordFormat, crate::decode::CsvOption
 }
 
 fn column_of(field: &Field) -> ColumnSpec {
-    let not_null = if field.nullable { "" } else { " NOT NULL" };
-    ColumnSpec { name: field.name.clone(), type_text: format!("{}{not_null}", field.data_type), ..ColumnSpec::default() }
-}
-
-fn place(file: &PipelineFile, sink: usize, error: Error) -> Error {
-    match file.place(&format!("sinks.{sink}")) {
-        Some(place) => error.at(place),
-        None => error,
-    }
+    ColumnSpec { name: field.name.clone(), type_text: field.type_text(), ..ColumnSpec::default() }
 }
 
 /// The first records, read through a second reader: the run's own source is not touched.
 async fn sample(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
-    let mut source = sources::open(file, env, &Arc::new(AtomicBool::new(false)))?;
+    let mut source = sources::open(file, env)?;
     if !source.replayable() {
         return Err(Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`"));
     }
@@ -189,7 +180,7 @@ async fn sample(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
 }
 
 fn columns(schema: &Schema) -> String {
-    let one = |f: &Field| format!("{} {}{}", f.name, f.data_type, if f.nullable { "" } else { " NOT NULL" });
+    let one = |f: &Field| format!("{} {}", f.name, f.type_text());
     schema.fields.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -231,12 +222,12 @@ impl Plan {
                 c.offsets.clone()
             }
         };
-        let mut source = sources::open(file, env, &Arc::new(AtomicBool::new(false)))?;
+        let mut source = sources::open(file, env)?;
         let resolved = source.resolve(greatest.as_ref().map(|_| &from)).await?;
         lines.extend(splits(&resolved.start, resolved.stop.as_ref()));
         let sample = match planned.sample {
             Some(sample) => Some(sample),
-            None if source.replayable() => sample_of(file, env).await?,
+            None if source.replayable() => sample(file, env).await?,
             None => None,
         };
         let mut sinks = Vec::new();
@@ -248,10 +239,6 @@ impl Plan {
         }
         Ok(Plan { lines, sinks })
     }
-}
-
-async fn sample_of(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
-    sample(file, env).await
 }
 
 fn splits(start: &Offsets, stop: Option<&Offsets>) -> Vec<String> {
@@ -285,7 +272,7 @@ impl fmt::Display for Plan {
         for sink in &self.sinks {
             writeln!(f, "{} {}", if sink.exists { "appends to" } else { "creates" }, sink.url)?;
             for field in &sink.schema.fields {
-                writeln!(f, "  {} {}{}", field.name, field.data_type, if field.nullable { "" } else { " NOT NULL" })?;
+                writeln!(f, "  {} {}", field.name, field.type_text())?;
             }
             if !sink.schema.partition_by.is_empty() {
                 writeln!(f, "  partitioned by {}", sink.schema.partition_by.join(", "))?;

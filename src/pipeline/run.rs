@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -100,8 +99,7 @@ impl Pipeline {
         let (file, env) = (&self.file, &self.env);
         let store = self.store_options(Some(events.clone()));
         let ledger = self.ledger(&store)?;
-        let fail_here = Arc::new(AtomicBool::new(false));
-        let mut source = sources::open(file, env, &fail_here)?;
+        let mut source = sources::open(file, env)?;
         if self.nothing_to_read(&ledger, source.as_mut()).await? {
             return Ok(Report { nothing: true, ..Report::default() });
         }
@@ -125,7 +123,6 @@ impl Pipeline {
         let Some(chain) = start.run(configured, source.as_mut()).await? else {
             return Ok(Report { nothing: true, ..Report::default() });
         };
-        fail_here.store(!chain.resumed(), Ordering::Relaxed);
         events.tell(Event::Started { user: chain.user().to_string(), seq: chain.greatest().seq, resumed: chain.resumed() });
         let coordinator = Coordinator {
             chain,

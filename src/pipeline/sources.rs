@@ -1,19 +1,34 @@
 //! The source that a pipeline file names.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::{Decode, PipelineFile, SourceKind};
-use crate::source::Source;
+use crate::source::{FilesOptions, FilesSource, Framing, GenerateOptions, GenerateSource, Source, StdinOptions, StdinSource};
 
-/// Opens it. `fail_here`: may this process obey `fail_at`?
-pub(crate) fn open(file: &PipelineFile, env: &Env, fail_here: &Arc<AtomicBool>) -> Result<Box<dyn Source>> {
-    let _ = (env, fail_here);
-    match (&file.source.kind, &file.decode) {
-        (SourceKind::Kafka(_), _) => Err(Error::invalid("this program was built without Kafka")),
-        (_, Decode::Json | Decode::Csv(_)) => Err(Error::internal("not written yet")),
+/// Opens it. Reads nothing yet.
+pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
+    let env = env.clone();
+    Ok(match &file.source.kind {
+        SourceKind::Kafka(_) => {
+            let hint = "read files, standard input or made-up rows";
+            return Err(Error::invalid("the source `kafka` is not supported yet").at(file.file_name()).hint(hint));
+        }
+        SourceKind::Files(files) => {
+            let options = FilesOptions::new(&file.base, files.paths.iter().cloned(), framing(file));
+            Box::new(FilesSource::new(env, options)?)
+        }
+        SourceKind::Stdin => Box::new(StdinSource::new(env, StdinOptions::new(framing(file)))),
+        SourceKind::Generate(g) => {
+            let options = GenerateOptions { rows: g.rows, rows_per_second: g.rows_per_second, fail_at: g.fail_at };
+            Box::new(GenerateSource::new(env, options)?)
+        }
+    })
+}
+
+fn framing(file: &PipelineFile) -> Framing {
+    match &file.decode {
+        Decode::Json => Framing::Lines,
+        Decode::Csv(csv) => Framing::Csv { quote: csv.quote, header: csv.header, delimiter: csv.delimiter },
     }
 }
 

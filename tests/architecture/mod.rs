@@ -106,16 +106,3 @@ fn files_stay_near_five_hundred_lines_without_their_tests() {
         assert!(lines <= 640, "{} has {lines} lines; split it by meaning", path.display());
     }
 }
-
-#[test]
-fn sources_are_plain_ascii_but_for_tests() {
-    for (_, path, text) in all() {
-        let production = text.split("#[cfg(test)]").next().unwrap();
-        if path.file_name().is_some_and(|n| n == "tests.rs" || n == "testing.rs") {
-            continue;
-        }
-        if let Some((i, line)) = production.lines().enumerate().find(|(_, l)| !l.is_ascii()) {
-            panic!("{}:{}: {line}", path.display(), i + 1);
-        }
-    }
-}
