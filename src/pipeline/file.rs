@@ -41,8 +41,6 @@ pub struct PipelineFile {
     pub memory: u64,
     /// Threads for decoding and encoding.
     pub threads: usize,
-    /// The folder that relative paths are taken from.
-    pub base: PathBuf,
     pub(super) origin: Arc<Origin>,
 }
 

@@ -80,7 +80,6 @@ pub(super) fn file(root: &Node, origin: Arc<Origin>) -> Result<PipelineFile> {
         durability: at.get("durability").word(&[("fsync", Durability::Fsync), ("none", Durability::None)], &[])?.unwrap_or_default(),
         memory: memory(&at.get("memory"))?,
         threads: threads(&at.get("threads"))?,
-        base: std::path::absolute(base).unwrap_or_else(|_| base.to_path_buf()),
         origin,
     })
 }

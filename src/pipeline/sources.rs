@@ -14,7 +14,7 @@ pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
             return Err(Error::invalid("the source `kafka` is not supported yet").at(file.file_name()).hint(hint));
         }
         SourceKind::Files(files) => {
-            let options = FilesOptions::new(&file.base, files.paths.iter().cloned(), framing(file));
+            let options = FilesOptions::new(file.base_dir(), files.paths.iter().cloned(), framing(file));
             Box::new(FilesSource::new(env, options)?)
         }
         SourceKind::Stdin => Box::new(StdinSource::new(env, StdinOptions::new(framing(file)))),

@@ -23,10 +23,10 @@ use super::manifest::ManifestMeta;
 use super::options::RawOptions;
 use super::paths::{self, PaimonLayout};
 use super::schema::TableSchema;
-use super::snapshot::{Snapshot, property};
+use super::snapshot::Snapshot;
 use crate::env::Deadline;
 use crate::error::{Error, Result};
-use crate::format::{Change, CommitUser, Digest, Floor, Head, Landed, SnapshotLog, Staged, Standing, Work};
+use crate::format::{Change, CommitUser, Digest, Floor, Head, Landed, SnapshotLog, Staged, Standing, Work, property};
 use crate::publish::{Publication, publish};
 use crate::schema::Schema;
 use crate::store::Store;
@@ -236,7 +236,7 @@ impl PaimonLog {
                     checkpoint: snapshot.property(property::CHECKPOINT).and_then(Digest::parse),
                     id: at,
                     sha256,
-                    closed_at: snapshot.property(property::CLOSED_AT).and_then(|t| t.parse().ok()),
+                    closed_at: snapshot.property(property::CLOSED_AT).map(|t| t.parse().ok()),
                 });
             }
             at -= 1;

@@ -27,7 +27,7 @@ pub struct TableSchema {
 }
 
 /// The newest version of schema files that is understood, and the one that is written.
-const VERSION: u32 = 3;
+pub const VERSION: u32 = 3;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

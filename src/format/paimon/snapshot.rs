@@ -6,14 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Names of the snapshot properties that this crate reads back.
-pub mod property {
-    /// SHA-256 of the checkpoint that ordered the commit.
-    pub const CHECKPOINT: &str = "lakeward.checkpoint";
-    /// In a closing snapshot: the newest identifier that the closed lineage landed; 0: none.
-    pub const CLOSED_AT: &str = "lakeward.closed-at";
-}
-
 /// What a snapshot did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -10,11 +10,11 @@ use super::super::manifest::{EntryKind, FileMeta, ManifestEntry, ManifestMeta, e
 use super::super::paths::{self, PaimonLayout};
 use super::super::row;
 use super::super::schema::TableSchema;
-use super::super::snapshot::{CommitKind, Snapshot, property};
+use super::super::snapshot::{CommitKind, Snapshot};
 use super::super::stats::{self, RawStats};
 use super::PaimonLog;
 use crate::error::{Error, Result};
-use crate::format::{Change, CommitMessage, CommitUser, DataFile, Digest, END_OF_INPUT, Head, Staged};
+use crate::format::{Change, CommitMessage, CommitUser, DataFile, Digest, END_OF_INPUT, Head, Staged, property};
 
 /// The delta of the change that was staged last: it does not depend on the head, so that after a lost race only the base list and the
 /// snapshot are made anew.
@@ -69,7 +69,7 @@ impl<'a> Plan<'a> {
             }
             Change::Close { user, closed_at, properties } => {
                 let mut properties = properties.clone();
-                properties.insert(property::CLOSED_AT.to_owned(), closed_at.unwrap_or(0).to_string());
+                properties.insert(property::CLOSED_AT.to_owned(), closed_at.map_or_else(|| "none".to_owned(), |id| id.to_string()));
                 let key = Key { user: user.clone(), identifier: END_OF_INPUT, checkpoint: None, paths: Vec::new() };
                 Plan { key, watermark: None, properties, messages: &[] }
             }
