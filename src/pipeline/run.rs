@@ -123,7 +123,12 @@ impl Pipeline {
         let Some(chain) = start.run(configured, source.as_mut()).await? else {
             return Ok(Report { nothing: true, ..Report::default() });
         };
-        events.tell(Event::Started { user: chain.user().to_string(), seq: chain.greatest().seq, resumed: chain.resumed() });
+        events.tell(Event::Started {
+            run: chain.run().to_owned(),
+            user: chain.user().to_string(),
+            seq: chain.greatest().seq,
+            resumed: chain.resumed(),
+        });
         let coordinator = Coordinator {
             chain,
             source,

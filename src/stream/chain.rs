@@ -110,6 +110,10 @@ impl Chain {
     pub fn resumed(&self) -> bool {
         self.resumed
     }
+    /// Uuid of this run.
+    pub fn run(&self) -> &str {
+        &self.writer.run
+    }
     /// The seq that the next checkpoint would have.
     pub fn next_seq(&self) -> u64 {
         self.greatest.checkpoint.seq + 1

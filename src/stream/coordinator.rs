@@ -162,10 +162,7 @@ impl Coordinator {
                     };
                 }
             }
-            if self.triggered(&env, &progress) {
-                self.write_ready(ready.take(), &mut progress).await?;
-                self.checkpoint(CheckpointKind::Data, &mut progress).await?;
-            } else if self.chain.tick_is_due(&self.source.position()) {
+            if self.triggered(&env, &progress) || self.chain.tick_is_due(&self.source.position()) {
                 self.write_ready(ready.take(), &mut progress).await?;
                 self.checkpoint(CheckpointKind::Data, &mut progress).await?;
             }

@@ -11,6 +11,8 @@ use crate::table::commit::identifier as show;
 pub enum Event {
     /// The run is ready to poll: which lineage, and whether it goes on.
     Started {
+        /// Uuid of the run.
+        run: String,
         /// The commit user.
         user: String,
         /// Seq of the greatest checkpoint.
@@ -97,8 +99,8 @@ pub enum Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Started { user, seq, resumed: true } => write!(f, "going on as {user} after checkpoint {seq}"),
-            Event::Started { user, seq, resumed: false } => write!(f, "new lineage {user}, opened by checkpoint {seq}"),
+            Event::Started { user, seq, resumed: true, .. } => write!(f, "going on as {user} after checkpoint {seq}"),
+            Event::Started { user, seq, resumed: false, .. } => write!(f, "new lineage {user}, opened by checkpoint {seq}"),
             Event::Finished { seq, sink, identifier, snapshot, already: true } => {
                 write!(f, "checkpoint {seq}: commit {} had landed before in {sink} as snapshot {snapshot}; recognised", show(*identifier))
             }
