@@ -16,7 +16,7 @@ use crate::pipeline::sources;
 use crate::sink::Sink;
 use crate::sink::table::TableSink;
 use crate::source::Source;
-use crate::store::{Store, StoreOptions};
+use crate::store::{DiskObserver, Store, StoreOptions};
 use crate::stream::checkpoint::{CheckpointKind, Role, Writer};
 use crate::stream::coordinator::{AtEnd, Coordinator, Lane, Report, Stop, Triggers, wait_if_fenced};
 use crate::stream::decide::{Asked, anything_to_read};
@@ -31,6 +31,7 @@ pub struct Pipeline {
     file: PipelineFile,
     options: StartOptions,
     env: Env,
+    disk: Option<Arc<dyn DiskObserver>>,
 }
 
 impl Pipeline {
@@ -45,7 +46,7 @@ impl Pipeline {
     }
     /// Of a file that was read already.
     pub fn from_parts(file: PipelineFile) -> Pipeline {
-        Pipeline { path: None, set: Vec::new(), file, options: StartOptions::default(), env: Env::real() }
+        Pipeline { path: None, set: Vec::new(), file, options: StartOptions::default(), env: Env::real(), disk: None }
     }
     /// Overrides one key: `set("sinks.0.location", "/lake/orders")`.
     pub fn set(self, key: &str, value: &str) -> Result<Pipeline> {
@@ -54,7 +55,7 @@ impl Pipeline {
         };
         let mut set = self.set.clone();
         set.push(format!("{key}={value}"));
-        Ok(Pipeline { options: self.options, env: self.env, ..Pipeline::from_file_with(path, &set)? })
+        Ok(Pipeline { options: self.options, env: self.env, disk: self.disk, ..Pipeline::from_file_with(path, &set)? })
     }
     /// What a person asks of the start: `--rewind` and the like.
     pub fn options(mut self, options: StartOptions) -> Pipeline {
@@ -64,6 +65,11 @@ impl Pipeline {
     /// In this environment instead of the real one.
     pub fn env(mut self, env: Env) -> Pipeline {
         self.env = env;
+        self
+    }
+    /// Lets a test see, count or fail each step on local disk.
+    pub fn disk(mut self, observer: Arc<dyn DiskObserver>) -> Pipeline {
+        self.disk = Some(observer);
         self
     }
     /// What it says.
@@ -197,7 +203,7 @@ impl Pipeline {
             };
             Arc::new(tell) as crate::store::OnRetry
         });
-        StoreOptions { durability: self.file.durability, patience: self.file.commit.timeout, on_retry, ..StoreOptions::default() }
+        StoreOptions { durability: self.file.durability, patience: self.file.commit.timeout, on_retry, disk: self.disk.clone() }
     }
 }
 
@@ -247,3 +253,6 @@ impl Run {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
+
+#[cfg(test)]
+mod power_cut;

@@ -3,6 +3,8 @@
 mod anchor;
 pub(crate) mod commit;
 pub mod decide;
+mod read;
+pub mod scan;
 mod two_phase;
 mod write;
 
