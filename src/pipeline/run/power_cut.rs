@@ -29,6 +29,11 @@ checkpoint: {location: chain, rows: 10}
 commit: {timeout: 10ms}
 ";
 
+/// Thousands of fsyncs cost nothing there, and what the test loses is not the machine's business.
+fn memory_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 async fn live(dir: &Path, disk: Arc<CrashDisk>) -> Result<Report> {
     let file = PipelineFile::parse(PIPELINE, "p.yaml", dir, &[], &|_| None)?;
     Pipeline::from_parts(file).disk(disk).start().await?.finish().await
@@ -70,8 +75,10 @@ async fn exact(dir: &Path, what: &str) {
 async fn a_power_cut_before_any_step_leaves_an_exact_table() {
     let mut crashes = 0;
     for loss in [Loss::All, Loss::Contents, Loss::Names, Loss::Some(1)] {
-        for step in 0.. {
-            let dir = tempfile::tempdir().unwrap();
+        // What is lost besides everything is a sample.
+        let stride = if loss == Loss::All { 1 } else { 4 };
+        for step in (0..).step_by(stride) {
+            let dir = memory_disk();
             let disk = CrashDisk::stopping_at(step);
             let first = live(dir.path(), disk.clone()).await;
             let died = disk.is_dead();
@@ -95,7 +102,7 @@ async fn a_power_cut_before_any_step_leaves_an_exact_table() {
 #[tokio::test]
 async fn a_power_cut_in_the_recovery_from_a_power_cut_leaves_an_exact_table() {
     for step in (0..).step_by(9) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = memory_disk();
         let first = CrashDisk::stopping_at(step);
         let _ = live(dir.path(), first.clone()).await;
         first.forget_unsynced(Loss::All).unwrap();
