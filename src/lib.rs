@@ -1,5 +1,7 @@
 //! Lakeward: streams into lakehouse tables, exactly once, without a JVM and without a lock service.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod datafile;
 pub mod decode;
 pub mod env;

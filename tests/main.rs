@@ -1,5 +1,8 @@
 //! The one integration test binary: it uses the public API and the built command only.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, reason = "a test may")]
+
 mod architecture;
+mod cli;
 mod s3;
 mod walk;

@@ -1,0 +1,376 @@
+//! What can be typed. Nothing here means anything yet: the other files of this module give it a meaning and run it.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+use crate::cli::output::Form;
+use crate::sink::Resolution;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+   0  done
+   2  wrong usage, or an invalid pipeline or table
+   4  another process was first (conflict, fenced)
+   5  what is stored or read is not what it must be; a person must look
+  70  a bug
+  75  something is unavailable, or the process was stopped half-way; start again later
+   1  anything else
+
+Environment:
+  NO_COLOR, RUST_LOG (instead of -v and -q), and what the store wants: AWS_ACCESS_KEY_ID, ...
+
+Example, from a file to a table and back:
+  table-cli ingest --from orders.ndjson --to ./lake/shop.db/orders
+  table-cli cat ./lake/shop.db/orders --limit 5";
+
+/// Moves streams into lakehouse tables, exactly once, and looks at what is there.
+#[derive(Debug, Parser)]
+#[command(name = "table-cli", version, after_help = EXIT_CODES, max_term_width = 120)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// How data is written to standard output [default: table on a terminal, jsonl in a pipe]
+    #[arg(short, long, value_enum, global = true, value_name = "FORM", help_heading = "Global options")]
+    pub(crate) output: Option<Form>,
+    /// How logs are written to standard error
+    #[arg(long, value_enum, global = true, value_name = "FORM", default_value_t = LogFormat::Text, help_heading = "Global options")]
+    pub(crate) log_format: LogFormat,
+    /// Say more; twice for everything
+    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet", help_heading = "Global options")]
+    pub(crate) verbose: u8,
+    /// Say nothing but errors
+    #[arg(short, long, global = true, help_heading = "Global options")]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line for eyes
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Ingest(Box<IngestArgs>),
+    Create(CreateArgs),
+    /// What a table is and how it stands: columns, options, newest snapshot, files, who writes to it and who holds on to snapshots
+    #[command(
+        after_help = "Examples:\n  table-cli info ./lake/shop.db/orders\n  table-cli info ./lake/shop.db/orders -o json | jq '.[0].rows'"
+    )]
+    Info(TableArgs),
+    /// The columns of a table
+    #[command(after_help = "Example:\n  table-cli schema ./lake/shop.db/orders")]
+    Schema(TableArgs),
+    Snapshots(SnapshotsArgs),
+    Snapshot(SnapshotArgs),
+    Files(FilesArgs),
+    Cat(CatArgs),
+    Count(CountArgs),
+    Checkpoints(CheckpointsArgs),
+    Config(ConfigArgs),
+    DeadLetters(DeadLettersArgs),
+    Completions(CompletionsArgs),
+}
+
+/// Run a pipeline: read, write, checkpoint, commit; killed at any moment, the next run goes on exactly where this one stood
+#[derive(Debug, Args)]
+#[command(override_usage = "table-cli ingest [OPTIONS] <PIPELINE>\n       table-cli ingest [OPTIONS] --from <FILES>... --to <LOCATION>")]
+#[command(after_help = "\
+Examples:
+  table-cli ingest orders.yaml
+  table-cli ingest orders.yaml --dry-run        # plan, schema and five rows; writes nothing
+  table-cli ingest --from 'in/*.ndjson' --to ./lake/orders         # columns are inferred
+  table-cli ingest orders.yaml --set checkpoint.every=2s
+  table-cli ingest orders.yaml --rewind 12      # `table-cli checkpoints orders.yaml` has them
+
+Ctrl-C and SIGTERM finish the pending commit, checkpoint what was read since, commit it and exit 0. \
+When that takes more than 25 seconds the exit code is 75; a second signal ends the process at once, also with 75. \
+Nothing is lost or doubled by either: start again.")]
+pub(crate) struct IngestArgs {
+    /// The pipeline file (YAML)
+    #[arg(value_name = "PIPELINE", required_unless_present = "from", conflicts_with_all = ["from", "to"])]
+    pub(crate) pipeline: Option<PathBuf>,
+    /// Instead of a pipeline file: the files to read (paths or globs; .ndjson, .json, .csv, also .gz and .zst), or - for standard input
+    #[arg(long, num_args = 1.., value_name = "FILES", requires = "to")]
+    pub(crate) from: Vec<String>,
+    /// Instead of a pipeline file: the table, created with inferred columns unless it exists. Checkpoints go to `_checkpoints` beside it
+    #[arg(long, value_name = "LOCATION", requires = "from")]
+    pub(crate) to: Option<String>,
+    /// Print the plan, the schema and the first five rows; write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Override a key of the pipeline, as in sinks.0.location=/lake/orders (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<String>,
+    /// Go back to checkpoint K: rows after it are read and written again
+    #[arg(long, value_name = "K", conflicts_with = "abandon")]
+    pub(crate) rewind: Option<u64>,
+    /// Give up the pending checkpoint N: where it landed its rows stay, elsewhere its input is read again, nothing twice
+    #[arg(long, value_name = "N")]
+    pub(crate) abandon: Option<u64>,
+    /// Say whether the pending commit landed in SINK, where the table's history cannot tell any more (repeatable)
+    #[arg(long, value_name = "SINK=landed|lost", value_parser = resolution)]
+    pub(crate) resolve: Vec<(String, Resolution)>,
+    /// The chain or a table was moved on purpose: take it over
+    #[arg(long)]
+    pub(crate) adopt: bool,
+    /// The chain was deleted on purpose: begin anew, and write everything again
+    #[arg(long, conflicts_with = "adopt")]
+    pub(crate) forget: bool,
+    /// A sink that the pipeline file does not name any more goes for good (repeatable)
+    #[arg(long, value_name = "URL")]
+    pub(crate) drop_sink: Vec<String>,
+    /// A new sink begins where the source begins, not where the pipeline stands
+    #[arg(long)]
+    pub(crate) backfill: bool,
+}
+
+/// Create a table, or all tables of a pipeline
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli create ./lake/orders --columns 'id BIGINT NOT NULL, amount DECIMAL(10, 2)'
+  table-cli create ./lake/visits --columns 'id BIGINT, dt DATE' --partition-by dt
+  table-cli create s3://lake/shop.db/orders --columns 'id BIGINT' --options file.compression=snappy
+  table-cli create --pipeline orders.yaml
+
+Types: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), CHAR(n), VARCHAR(n), STRING, BYTES, DATE, \
+TIMESTAMP(3 or 6), TIMESTAMP(3 or 6) WITH LOCAL TIME ZONE; each with or without NOT NULL.")]
+pub(crate) struct CreateArgs {
+    /// A path or URL
+    #[arg(value_name = "LOCATION", required_unless_present = "pipeline")]
+    pub(crate) location: Option<String>,
+    /// Columns and types, as in SQL
+    #[arg(long, value_name = "COLUMNS", required_unless_present = "pipeline")]
+    pub(crate) columns: Option<String>,
+    /// Partition columns, in order
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub(crate) partition_by: Vec<String>,
+    /// The format's own table options (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_parser = key_value)]
+    pub(crate) options: Vec<String>,
+    /// Create the tables of this pipeline's sinks, and of its dead letters
+    #[arg(long, value_name = "PIPELINE", conflicts_with_all = ["location", "columns", "partition_by", "options"])]
+    pub(crate) pipeline: Option<PathBuf>,
+    /// A table that is there and fits is no error
+    #[arg(long)]
+    pub(crate) if_not_exists: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// The table: a path or URL
+    #[arg(value_name = "LOCATION")]
+    pub(crate) location: String,
+}
+
+/// The snapshots of a table, oldest first: who committed what
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli snapshots ./lake/shop.db/orders --limit 20
+  table-cli snapshots ./lake/shop.db/orders -o jsonl | jq 'select(.end_of_input)'")]
+pub(crate) struct SnapshotsArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Only the newest N
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// One snapshot with everything that it says
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli snapshot ./lake/shop.db/orders        # the newest
+  table-cli snapshot ./lake/shop.db/orders 7")]
+pub(crate) struct SnapshotArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Its id [default: the newest]
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<u64>,
+}
+
+/// The data files of a snapshot, or the files that nothing refers to
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli files ./lake/shop.db/orders
+  table-cli files ./lake/shop.db/orders --snapshot 3
+  table-cli files ./lake/shop.db/orders --unreferenced
+
+--unreferenced lists every file in the table's data and manifest directories to which no snapshot and no tag refers: \
+what an attempt that died had opened, what a lost race left behind, and what a run that is at work has not committed yet. \
+Nothing is deleted.")]
+pub(crate) struct FilesArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// As of this snapshot [default: the newest]
+    #[arg(long, value_name = "ID", conflicts_with = "unreferenced")]
+    pub(crate) snapshot: Option<u64>,
+    /// Files to which no snapshot and no tag refers
+    #[arg(long)]
+    pub(crate) unreferenced: bool,
+}
+
+/// The rows of a table
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli cat ./lake/shop.db/orders --limit 10
+  table-cli cat ./lake/shop.db/orders -o csv > orders.csv
+
+In jsonl and json whole numbers and floats are numbers; decimals, dates, timestamps (with Z: an instant) and bytes (hexadecimal) \
+are text. In csv a null is an empty field and an empty string is \"\". Rows come in no particular order.")]
+pub(crate) struct CatArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// At most N rows
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// As of this snapshot [default: the newest]
+    #[arg(long, value_name = "ID")]
+    pub(crate) snapshot: Option<u64>,
+}
+
+/// How many rows a table has
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli count ./lake/shop.db/orders
+  table-cli count ./lake/shop.db/orders -o csv | tail -1")]
+pub(crate) struct CountArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// As of this snapshot [default: the newest]
+    #[arg(long, value_name = "ID")]
+    pub(crate) snapshot: Option<u64>,
+}
+
+/// The checkpoints of a pipeline, newest first: every one to which --rewind can go back
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli checkpoints orders.yaml
+  table-cli checkpoints ./lake/_checkpoints orders
+  table-cli checkpoints orders.yaml --json 12        # the whole checkpoint, as it is stored")]
+pub(crate) struct CheckpointsArgs {
+    /// The pipeline file, or the checkpoint location
+    #[arg(value_name = "PIPELINE|LOCATION")]
+    pub(crate) target: String,
+    /// With a checkpoint location: the pipeline's name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The whole checkpoint of this number, as it is stored
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) json: Option<u64>,
+    /// With a pipeline file: override a key of it (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<String>,
+}
+
+/// A pipeline file with its defaults and environment filled in, secrets masked
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli config orders.yaml
+  table-cli config orders.yaml --set sinks.0.location=/lake/orders -o json
+
+It is printed as a pipeline file (YAML), in a pipe too; -o json and -o jsonl give JSON.")]
+pub(crate) struct ConfigArgs {
+    /// The pipeline file
+    #[arg(value_name = "PIPELINE")]
+    pub(crate) pipeline: PathBuf,
+    /// Override a key (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<String>,
+}
+
+/// The records of a pipeline that became no rows, with where they came from and why
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli dead-letters orders.yaml --limit 20
+  table-cli dead-letters ./lake/shop.db/orders_dead -o jsonl | jq -r .value > again.ndjson
+
+Key and value are the raw bytes of the record: text where they are UTF-8, else {\"hex\": \"...\"}.")]
+pub(crate) struct DeadLettersArgs {
+    /// The pipeline file, or the location of the dead-letter table
+    #[arg(value_name = "PIPELINE|LOCATION")]
+    pub(crate) target: String,
+    /// At most N rows
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// With a pipeline file: override a key of it (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<String>,
+}
+
+/// Completions for a shell, to standard output
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  table-cli completions bash > ~/.local/share/bash-completion/completions/table-cli")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+fn key_value(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((key, _)) if !key.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err("write KEY=VALUE".to_owned()),
+    }
+}
+
+fn resolution(text: &str) -> Result<(String, Resolution), String> {
+    let wrong = "write SINK=landed or SINK=lost";
+    // A location may hold a `=`, as partition directories do.
+    let (sink, word) = text.rsplit_once('=').filter(|(sink, _)| !sink.is_empty()).ok_or(wrong)?;
+    match word {
+        "landed" => Ok((sink.to_owned(), Resolution::Landed)),
+        "lost" => Ok((sink.to_owned(), Resolution::Lost)),
+        _ => Err(wrong.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_resolution_is_split_at_its_last_equals_sign() {
+        assert_eq!(resolution("/lake/dt=1/t=lost"), Ok(("/lake/dt=1/t".to_owned(), Resolution::Lost)));
+        assert!(resolution("/lake/t").is_err() && resolution("=landed").is_err() && resolution("t=maybe").is_err());
+    }
+
+    #[test]
+    fn a_pipeline_and_from_exclude_each_other_and_one_is_needed() {
+        let kind = |args: &[&str]| Cli::try_parse_from([&["table-cli"], args].concat()).err().map(|e| e.kind());
+        use clap::error::ErrorKind;
+        assert_eq!(kind(&["ingest"]), Some(ErrorKind::MissingRequiredArgument));
+        assert_eq!(kind(&["ingest", "--from", "a.csv"]), Some(ErrorKind::MissingRequiredArgument));
+        assert_eq!(kind(&["ingest", "p.yaml", "--to", "x"]), Some(ErrorKind::ArgumentConflict));
+        assert_eq!(kind(&["ingest", "--from", "a", "b", "--to", "x"]), None);
+        assert_eq!(kind(&["ingest", "--from", "-", "--to", "x"]), None);
+        assert_eq!(kind(&["ingest", "p.yaml", "--rewind", "1", "--abandon", "2"]), Some(ErrorKind::ArgumentConflict));
+        assert_eq!(kind(&["info", "x", "-v", "-q"]), Some(ErrorKind::ArgumentConflict));
+        assert_eq!(kind(&["info", "x", "-f", "json"]), Some(ErrorKind::UnknownArgument));
+    }
+}

@@ -1,0 +1,151 @@
+//! `create`: tables from columns on the command line, or those of a pipeline.
+
+use std::collections::BTreeMap;
+
+use crate::cli::Failed;
+use crate::cli::args::CreateArgs;
+use crate::cli::output::{Columns, Output, Value};
+use crate::cli::pipelines::store;
+use crate::cli::tables::columns_of;
+use crate::error::{Error, Result};
+use crate::pipeline::file::PipelineFile;
+use crate::schema::Field;
+use crate::stream::dead_letters;
+use crate::table::{Table, TableSpec};
+
+/// Creates, and says what.
+pub(crate) async fn create(args: CreateArgs, output: &mut Output) -> Result<(), Failed> {
+    let wanted = match &args.pipeline {
+        Some(path) => of_pipeline(&PipelineFile::load(path, &[])?)?,
+        None => vec![(args.location.clone().unwrap_or_default(), of_arguments(&args)?)],
+    };
+    // Everything is looked at before anything is made.
+    let mut tables = Vec::new();
+    for (location, spec) in wanted {
+        spec.check().map_err(|e| e.at(&location))?;
+        let store = store(&location)?;
+        let there = Table::open_if_exists(store.clone()).await?;
+        if let Some(table) = &there {
+            if !args.if_not_exists {
+                return Err(Error::invalid("there is a table already").at(table.url()).hint("--if-not-exists makes this no error").into());
+            }
+            table.fits(&spec)?;
+        }
+        tables.push((store, spec, there));
+    }
+    let mut rows = output.rows(Columns::new(["location", "created", "columns", "partition_by"]));
+    for (store, spec, there) in tables {
+        let created = there.is_none();
+        let table = match there {
+            Some(table) => table,
+            None => Table::open_or_create_in(store, &spec).await?,
+        };
+        rows.push(vec![
+            Value::text(table.url()),
+            Value::Bool(created),
+            Value::List(columns_of(table.schema())),
+            Value::List(table.schema().partition_by.iter().map(Value::text).collect()),
+        ])?;
+    }
+    rows.finish()
+}
+
+fn of_arguments(args: &CreateArgs) -> Result<TableSpec> {
+    let columns = args.columns.as_deref().unwrap_or_default();
+    let fields = parse_columns(columns).map_err(|e| e.at("--columns"))?;
+    let mut options = BTreeMap::new();
+    for option in &args.options {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        if options.insert(key.trim().to_owned(), value.to_owned()).is_some() {
+            return Err(Error::invalid(format!("the option `{key}` is given twice")).at("--options"));
+        }
+    }
+    Ok(TableSpec::paimon(fields).partition_by(args.partition_by.iter().map(|p| p.trim())).options(options))
+}
+
+fn of_pipeline(file: &PipelineFile) -> Result<Vec<(String, TableSpec)>> {
+    let mut all = Vec::new();
+    for (i, sink) in file.sinks.iter().enumerate() {
+        let place = format!("sinks.{i}");
+        let Some(columns) = &sink.columns else {
+            let error = Error::invalid("the sink has no `columns`; they are inferred when the pipeline runs");
+            return Err(file.locate(&place, error.hint("write the columns down, or let `table-cli ingest` create the table")));
+        };
+        let mut fields = Vec::new();
+        for (id, column) in (0..).zip(columns) {
+            let field = Field::parse(id, &column.name, &column.type_text);
+            fields.push(field.map_err(|e| file.locate(&format!("{place}.columns.{}", column.name), e))?);
+        }
+        let spec = TableSpec::paimon(fields).partition_by(sink.partition_by.clone());
+        let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        all.push((sink.location.clone(), spec.options(options)));
+    }
+    if let Some(dead) = &file.dead_letter {
+        all.push((dead.location.clone(), TableSpec::paimon(dead_letters::columns())));
+    }
+    Ok(all)
+}
+
+/// `id BIGINT NOT NULL, amount DECIMAL(10, 2)`; a name in backticks may hold anything.
+fn parse_columns(text: &str) -> Result<Vec<Field>> {
+    let mut fields = Vec::new();
+    for (id, part) in (0..).zip(split_at_commas(text)) {
+        let part = part.trim();
+        let (name, type_text) = match part.strip_prefix('`') {
+            Some(rest) => rest.split_once('`').ok_or_else(|| Error::invalid(format!("the backtick in `{part}` is not closed")))?,
+            None => part.split_once(char::is_whitespace).unwrap_or((part, "")),
+        };
+        if name.is_empty() || type_text.trim().is_empty() {
+            let what = if part.is_empty() { "a column is empty".to_owned() } else { format!("the column `{part}` has no type") };
+            return Err(Error::invalid(what).hint("write name and type, as in 'id BIGINT NOT NULL, amount DECIMAL(10, 2)'"));
+        }
+        fields.push(Field::parse(id, name, type_text.trim())?);
+    }
+    Ok(fields)
+}
+
+/// Commas in brackets and backticks do not count.
+fn split_at_commas(text: &str) -> Vec<&str> {
+    let (mut depth, mut quoted, mut start) = (0_i32, false, 0);
+    let mut parts = Vec::new();
+    for (i, c) in text.char_indices() {
+        match c {
+            '`' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => depth -= 1,
+            ',' if !quoted && depth <= 0 => {
+                parts.push(&text[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_split_outside_of_brackets_and_backticks() {
+        let fields = parse_columns("id BIGINT NOT NULL, amount\tDECIMAL(10, 2),`odd, name` STRING").unwrap();
+        let texts: Vec<String> = fields.iter().map(|f| format!("{}:{}:{}:{}", f.id, f.name, f.data_type, f.nullable)).collect();
+        assert_eq!(texts, ["0:id:BIGINT:false", "1:amount:DECIMAL(10, 2):true", "2:odd, name:STRING:true"]);
+    }
+
+    #[test]
+    fn a_column_without_a_type_or_with_an_unknown_one_is_named() {
+        for (text, what) in [
+            ("id", "the column `id` has no type"),
+            ("id BIGINT,", "a column is empty"),
+            ("`id BIGINT", "is not closed"),
+            ("id BIGNT", "BIGNT"),
+        ] {
+            let error = parse_columns(text).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Invalid);
+            assert!(error.to_string().contains(what), "{error}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `files`: what a snapshot is made of, and what nothing refers to.
+
+use crate::cli::Failed;
+use crate::cli::args::FilesArgs;
+use crate::cli::output::{Columns, Output, Value};
+use crate::cli::tables::{open, pick};
+use crate::error::Result;
+use crate::schema::Scalar;
+use crate::table::Table;
+
+/// Lists them.
+pub(crate) async fn files(args: FilesArgs, output: &mut Output) -> Result<(), Failed> {
+    let table = open(&args.table).await?;
+    if args.unreferenced {
+        return unreferenced(&table, output).await;
+    }
+    let mut rows = output.rows(Columns::new(["path", "partition", "bucket", "size", "rows", "schema_id", "created"]));
+    let files = match pick(&table, args.snapshot).await? {
+        Some(snapshot) => table.paimon().files_at(&snapshot).await?,
+        None => Vec::new(),
+    };
+    for live in files {
+        rows.push(vec![
+            Value::text(&live.path),
+            Value::Map(partition(&table, &live.partition)),
+            Value::Int(live.bucket.into()),
+            Value::Size(live.size),
+            Value::Count(live.rows),
+            Value::Count(live.schema_id),
+            Value::or_null(live.meta.creation_time, Value::Time),
+        ])?;
+    }
+    rows.finish()
+}
+
+fn partition(table: &Table, values: &[Option<Scalar>]) -> Vec<(String, Value)> {
+    let schema = table.schema();
+    let named = schema.partition_by.iter().zip(values);
+    named.map(|(name, value)| (name.clone(), Value::or_null(value.as_ref(), scalar))).collect()
+}
+
+/// A partition value; the types that can partition, the rest as its debug form.
+fn scalar(value: &Scalar) -> Value {
+    match value {
+        Scalar::Bool(v) => Value::Bool(*v),
+        Scalar::Int(v) => Value::Int(*v),
+        Scalar::String(v) => Value::text(v),
+        Scalar::Date(days) => match chrono::NaiveDate::from_epoch_days(*days) {
+            Some(date) => Value::Text(date.to_string()),
+            None => Value::Int((*days).into()),
+        },
+        other => Value::Text(format!("{other:?}")),
+    }
+}
+
+async fn unreferenced(table: &Table, output: &mut Output) -> Result<(), Failed> {
+    // The listing comes first: what a commit adds in between is then not in it, rather than falsely shown.
+    let there = table.store().list_all("").await?;
+    let referenced = table.paimon().referenced().await?;
+    let now = table.store().env().now_ms();
+    let directory = table.paimon().schema().options.data_file_directory.clone();
+    let mut rows = output.rows(Columns::new(["path", "size", "modified", "age_s"]));
+    for entry in there {
+        if !holds_files(&entry.name, directory.as_deref()) || referenced.contains(&entry.name) {
+            continue;
+        }
+        rows.push(vec![
+            Value::text(&entry.name),
+            Value::Size(entry.size),
+            Value::Time(entry.modified_ms),
+            Value::Age(u64::try_from((now - entry.modified_ms) / 1000).unwrap_or(0)),
+        ])?;
+    }
+    rows.finish()
+}
+
+/// Does this object lie in a directory that holds data files or manifests?
+fn holds_files(name: &str, data_directory: Option<&str>) -> bool {
+    let below = match data_directory {
+        Some(dir) => name.strip_prefix(dir).and_then(|rest| rest.strip_prefix('/')),
+        None => Some(name),
+    };
+    let data = below.and_then(|b| b.split_once('/')).is_some_and(|(first, _)| first.starts_with("bucket-") || first.contains('='));
+    data || name.starts_with("manifest/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_data_and_manifest_directories_hold_files() {
+        for name in ["bucket-0/x.parquet", "dt=2026-01-01/bucket-0/x", "manifest/m", "bucket-0/.x.tmp"] {
+            assert!(holds_files(name, None), "{name}");
+        }
+        for name in ["snapshot/snapshot-1", "schema/schema-0", "_lakeward/p/0.json", "consumer/consumer-a=b", "bucket-0"] {
+            assert!(!holds_files(name, None), "{name}");
+        }
+        assert!(holds_files("data/bucket-0/x", Some("data")) && !holds_files("bucket-0/x", Some("data")));
+    }
+
+    #[test]
+    fn partition_values_are_shown_as_in_sql() {
+        assert_eq!(scalar(&Scalar::Date(0)), Value::text("1970-01-01"));
+        assert_eq!(scalar(&Scalar::String(String::new())), Value::text(""));
+    }
+}

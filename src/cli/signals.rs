@@ -1,0 +1,68 @@
+//! SIGINT and SIGTERM: the first asks the run to stop; the second, or 25 seconds, ends the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+
+use crate::cli::logs::Logs;
+use crate::env::Env;
+use crate::error::{Error, Kind, Result};
+use crate::stream::coordinator::Stop;
+
+/// How long a run may take to finish what is pending. Kubernetes kills after 30 seconds.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// Runs `work` under the signals. They are watched on another thread: they are obeyed also while `work` computes or hangs in a call.
+pub(crate) async fn watched<T>(env: &Env, logs: &Logs, stop: Stop, work: impl Future<Output = T>) -> Result<T> {
+    let mut signals = Signals::new()?;
+    let over = Over(Arc::new(Notify::new()));
+    let (runtime, clock, logs, done) = (tokio::runtime::Handle::current(), env.clone(), logs.clone(), over.0.clone());
+    let watch = env.cpu(move || {
+        runtime.block_on(async move {
+            tokio::select! { () = done.notified() => return, () = signals.next() => {} }
+            stop.request();
+            tracing::info!("stopping: what is pending and what was read is committed; a second signal ends the process at once");
+            let why = tokio::select! {
+                () = done.notified() => return,
+                () = signals.next() => "a second signal came",
+                () = clock.sleep(GRACE) => "25 seconds have passed",
+            };
+            let hint = "nothing is lost and nothing doubled: start again, what is pending is finished first";
+            logs.error(&Error::unavailable(format!("the process ends before everything was committed: {why}")).hint(hint));
+            // Not by returning: a destructor may wait for what hangs.
+            std::process::exit(i32::from(Kind::Unavailable.exit_code()));
+        });
+    });
+    let work = async {
+        let _over = over;
+        work.await
+    };
+    let ((), result) = futures::join!(watch, work);
+    Ok(result)
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals> {
+        let watch = |kind| signal(kind).map_err(|e| Error::unavailable("signals cannot be watched").because(e));
+        Ok(Signals { interrupt: watch(SignalKind::interrupt())?, terminate: watch(SignalKind::terminate())? })
+    }
+    async fn next(&mut self) {
+        tokio::select! { _ = self.interrupt.recv() => {}, _ = self.terminate.recv() => {} }
+    }
+}
+
+/// Lets the watcher go, also when the work panics: the runtime would wait for its thread.
+struct Over(Arc<Notify>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
