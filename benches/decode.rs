@@ -1,6 +1,6 @@
 //! Decoding NDJSON of about 200 bytes and 10 columns: ours beside arrow-json, on the same records and to the same columns.
 //!
-//! Besides criterion's figures it prints process CPU seconds per million records, taken in pairs, one after the other.
+//! Besides criterion's figures it prints CPU seconds per million records, taken in pairs, one after the other.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ fn theirs(schema: &SchemaRef, records: &Records) -> usize {
     decoder.flush().unwrap().unwrap().num_rows()
 }
 
-/// CPU seconds of this process, user and system.
+/// CPU seconds of this thread, which does all the work.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9

@@ -110,7 +110,7 @@ pub(crate) fn boolean(value: Value<'_>) -> Cast<bool> {
 #[inline]
 pub(crate) fn integer(value: Value<'_>, min: i64, max: i64) -> Cast<i64> {
     let n = match value {
-        Value::Number(text) => small_int(text),
+        Value::Number(text) | Value::Text(text) => small_int(text),
         Value::Int(n) | Value::Millis(n) => Some(n),
         _ => None,
     };
@@ -219,7 +219,7 @@ impl Real for f32 {
 /// The nearest FLOAT or DOUBLE.
 #[inline]
 pub(crate) fn real<T: Real>(value: Value<'_>) -> Cast<T> {
-    if let Value::Number(text) = value
+    if let Value::Number(text) | Value::Text(text) = value
         && let Some((n, power)) = small_decimal(text)
         && n != 0 // -0 has a sign
         && let Some(v) = T::quotient(n, power)

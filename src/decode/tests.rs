@@ -206,6 +206,20 @@ fn what_is_no_record_says_where_and_why() {
 }
 
 #[test]
+fn what_the_source_could_not_take_apart_is_not_read() {
+    let m = mapping(&[spec("v", "BIGINT")]);
+    let mut r = records(&["{\"v\":1}", "{\"v\":2}", "{\"v\":3}"]);
+    r.faults = vec![(1, "the line is longer than 16 MiB".into())];
+    let mut csv = records(&["1", "2", "3"]);
+    csv.faults.clone_from(&r.faults);
+    for decoded in [JsonDecoder::new(&m).decode(&r).unwrap(), CsvDecoder::new(&m, &CsvOptions::default()).unwrap().decode(&csv).unwrap()] {
+        assert_eq!((cell(&decoded.batch, 0, 0), cell(&decoded.batch, 0, 1)), ("1".into(), "3".into()));
+        let error = "the line is longer than 16 MiB".to_owned();
+        assert_eq!(decoded.rejects, [Reject { index: 1, stage: Stage::Decode, error, field: None }]);
+    }
+}
+
+#[test]
 fn a_bad_key_is_refused_each_time() {
     let bad = &b"{\"\xc3\":1,\"v\":2}"[..];
     let decoded = json(&mapping(&[spec("v", "BIGINT")]), &[bad, bad, b"{\"v\":3}"]);
