@@ -1,6 +1,7 @@
 //! Decoding NDJSON of about 200 bytes and 10 columns: ours beside arrow-json, on the same records and to the same columns.
 //!
 //! Besides criterion's figures it prints CPU seconds per million records, taken in pairs, one after the other.
+#![allow(clippy::unwrap_used, reason = "a benchmark may")]
 
 use std::sync::Arc;
 
