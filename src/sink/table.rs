@@ -149,3 +149,4 @@ impl Sink for TableSink {
         &self.table
     }
 }
+
