@@ -80,6 +80,18 @@ impl Env {
             },
         }
     }
+    /// Lets others go on: whoever drives this future may look at what has happened so far. Local disk never makes a future wait.
+    pub async fn yield_once(&self) {
+        let mut yielded = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut yielded, true) {
+                return std::task::Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        })
+        .await
+    }
     /// A wait before try number `attempt` (0-based): exponential from 50 ms to 5 s, with full jitter on the upper half.
     pub fn backoff(&self, attempt: u32) -> Duration {
         let base = Duration::from_millis(50).saturating_mul(1 << attempt.min(7)).min(Duration::from_secs(5));

@@ -19,10 +19,12 @@ use crate::stream::watermark::Watermark;
 use crate::stream::{Event, Events, Ledger, dead_letters};
 use crate::table::{Table, TableSpec};
 
-/// How many bytes of input are looked at to infer columns.
+/// How many records are looked at to infer columns.
 const SAMPLE_RECORDS: usize = 1000;
+/// How many rows, and how many rejects, a plan shows.
+const SHOWN: usize = 5;
 /// How long a sample is waited for.
-const SAMPLE_PATIENCE: Duration = Duration::from_secs(10);
+const SAMPLE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One sink, understood: its table if it is there, and what its columns mean.
 pub(crate) struct PlannedSink {
@@ -38,13 +40,13 @@ pub(crate) struct PlannedSink {
 pub(crate) struct Planned {
     pub(crate) sinks: Vec<PlannedSink>,
     pub(crate) dead_letter: Option<PlannedSink>,
-    sample: Option<Records>,
+    sample: Vec<Records>,
 }
 
 impl Planned {
     /// Opens what is there and understands the rest. Writes nothing.
     pub(crate) async fn look(file: &PipelineFile, env: &Env, options: &StoreOptions) -> Result<Planned> {
-        let mut planned = Planned { sinks: Vec::new(), dead_letter: None, sample: None };
+        let mut planned = Planned { sinks: Vec::new(), dead_letter: None, sample: Vec::new() };
         for (i, sink) in file.sinks.iter().enumerate() {
             let store = Store::open(&sink.location, env, options.clone())?;
             let table = Table::open_if_exists(store.clone()).await?;
@@ -80,16 +82,16 @@ impl Planned {
     }
 
     async fn inferred(&mut self, file: &PipelineFile, env: &Env, sink: &SinkSpec) -> Result<Vec<ColumnSpec>> {
-        if self.sample.is_none() {
+        if self.sample.is_empty() {
             self.sample = sample(file, env).await?;
         }
-        let Some(sample) = &self.sample else {
+        if self.sample.is_empty() {
             return Err(Error::invalid("there are no records to infer columns from")
                 .at(&sink.location)
                 .hint("give the sink its `columns`, or start again when there is input"));
-        };
+        }
         let (format, csv) = record_format(file);
-        infer(format, &csv, std::slice::from_ref(sample)).map_err(|e| e.at(&sink.location))
+        infer(format, &csv, &self.sample).map_err(|e| e.at(&sink.location))
     }
 
     /// Creates the tables that are not there yet.
@@ -99,8 +101,8 @@ impl Planned {
                 continue;
             }
             let table = Table::open_or_create_in(sink.store.clone(), &sink.spec).await?;
-            let columns = if sink.inferred { format!(" with inferred columns: {}", columns(table.schema())) } else { String::new() };
-            events.tell(Event::Warning { text: format!("created table {}{columns}", table.url()) });
+            let (sink_url, columns) = (table.url().to_owned(), columns(table.schema()));
+            events.tell(Event::TableCreated { sink: sink_url, columns, inferred: sink.inferred });
             sink.table = Some(table);
         }
         Ok(())
@@ -159,7 +161,7 @@ fn column_of(field: &Field) -> ColumnSpec {
 }
 
 /// The first records, read through a second reader: the run's own source is not touched.
-async fn sample(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
+async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Records>> {
     let mut source = sources::open(file, env)?;
     if !source.replayable() {
         return Err(Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`"));
@@ -167,16 +169,18 @@ async fn sample(file: &PipelineFile, env: &Env) -> Result<Option<Records>> {
     let resolved = source.resolve(None).await?;
     source.seek(&resolved.start, resolved.stop.as_ref()).await?;
     let deadline = env.deadline(SAMPLE_PATIENCE);
-    loop {
+    let (mut sample, mut count) = (Vec::new(), 0);
+    while count < SAMPLE_RECORDS && env.left(deadline).is_some() {
         match source.poll(deadline).await? {
-            Polled::Records(records) if !records.is_empty() => {
-                let some = records.len().min(SAMPLE_RECORDS);
-                return Ok(Some(records.slice(0, some)));
+            Polled::Records(records) => {
+                let some = records.slice(0, records.len().min(SAMPLE_RECORDS - count));
+                count += some.len();
+                sample.push(some);
             }
-            Polled::Records(_) => {}
-            Polled::Batch(_) | Polled::Idle | Polled::End => return Ok(None),
+            Polled::Batch(_) | Polled::Idle | Polled::End => break,
         }
     }
+    Ok(sample)
 }
 
 fn columns(schema: &Schema) -> String {
@@ -226,13 +230,13 @@ impl Plan {
         let resolved = source.resolve(greatest.as_ref().map(|_| &from)).await?;
         lines.extend(splits(&resolved.start, resolved.stop.as_ref()));
         let sample = match planned.sample {
-            Some(sample) => Some(sample),
-            None if source.replayable() => sample(file, env).await?,
-            None => None,
+            known if !known.is_empty() => known,
+            _ if source.replayable() => sample(file, env).await?,
+            _ => Vec::new(),
         };
         let mut sinks = Vec::new();
         for sink in &planned.sinks {
-            sinks.push(plan_sink(file, sink, sample.as_ref())?);
+            sinks.push(plan_sink(file, sink, &sample)?);
         }
         if let Some(dead) = &planned.dead_letter {
             lines.push(format!("dead letters go to {}", dead.store.url()));
@@ -249,14 +253,24 @@ fn splits(start: &Offsets, stop: Option<&Offsets>) -> Vec<String> {
     stop.0.iter().map(|(split, p)| format!("reads {split} from {} to {}", start.offset(split), end(p.offset))).collect()
 }
 
-fn plan_sink(file: &PipelineFile, sink: &PlannedSink, sample: Option<&Records>) -> Result<PlanSink> {
-    let (mut rows, mut rejects) = (None, Vec::new());
-    if let Some(sample) = sample {
-        let some = sample.slice(0, sample.len().min(50));
-        let decoded = sink.decoder(file)?.decode(&some)?;
-        rejects = decoded.rejects.iter().map(|r| format!("{}: {}: {}", some.place(r.index), r.stage.as_str(), r.error)).collect();
-        rows = Some(decoded.batch.slice(0, decoded.batch.num_rows().min(5)));
+fn plan_sink(file: &PipelineFile, sink: &PlannedSink, sample: &[Records]) -> Result<PlanSink> {
+    let (mut rows, mut rejects) = (Vec::new(), Vec::new());
+    let mut decoder = sink.decoder(file)?;
+    let mut left = SHOWN;
+    for records in sample {
+        let decoded = decoder.decode(records)?;
+        let reject = |r: &crate::decode::Reject| format!("{}: {}: {}", records.place(r.index), r.stage.as_str(), r.error);
+        rejects.extend(decoded.rejects.iter().take(SHOWN.saturating_sub(rejects.len())).map(reject));
+        rows.push(decoded.batch.slice(0, decoded.batch.num_rows().min(left)));
+        left -= rows.last().map_or(0, RecordBatch::num_rows);
+        if left == 0 {
+            break;
+        }
     }
+    let rows = match rows.first() {
+        Some(first) => Some(arrow::compute::concat_batches(&first.schema(), &rows)?),
+        None => None,
+    };
     let schema = match &sink.table {
         Some(table) => table.schema().as_ref().clone(),
         None => sink.spec.schema(),

@@ -135,6 +135,7 @@ impl Pipeline {
             seq: chain.greatest().seq,
             resumed: chain.resumed(),
         });
+        env.yield_once().await;
         let coordinator = Coordinator {
             chain,
             source,

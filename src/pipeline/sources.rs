@@ -14,15 +14,28 @@ pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
             return Err(Error::invalid("the source `kafka` is not supported yet").at(file.file_name()).hint(hint));
         }
         SourceKind::Files(files) => {
-            let options = FilesOptions::new(file.base_dir(), files.paths.iter().cloned(), framing(file));
+            let mut options = FilesOptions::new(file.base_dir(), files.paths.iter().cloned(), framing(file));
+            options.chunk_bytes = chunk_bytes(file, options.chunk_bytes);
             Box::new(FilesSource::new(env, options)?)
         }
         SourceKind::Stdin => Box::new(StdinSource::new(env, StdinOptions::new(framing(file)))),
         SourceKind::Generate(g) => {
-            let options = GenerateOptions { rows: g.rows, rows_per_second: g.rows_per_second, fail_at: g.fail_at };
+            let chunk_rows = file.checkpoint.rows.filter(|rows| *rows < MANY_ROWS);
+            let options = GenerateOptions { rows: g.rows, rows_per_second: g.rows_per_second, fail_at: g.fail_at, chunk_rows };
             Box::new(GenerateSource::new(env, options)?)
         }
     })
+}
+
+/// From here on a whole poll more or less makes no difference to a trigger.
+const MANY_ROWS: u64 = 20_000;
+
+/// Triggers are looked at between polls, so a small trigger needs small polls.
+fn chunk_bytes(file: &PipelineFile, most: usize) -> usize {
+    let few_rows = file.checkpoint.rows.filter(|rows| *rows < MANY_ROWS).map(|rows| rows * 50);
+    let few_bytes = file.checkpoint.bytes.map(|bytes| bytes / 4);
+    let wanted = few_rows.into_iter().chain(few_bytes).min().and_then(|bytes| usize::try_from(bytes).ok());
+    wanted.map_or(most, |bytes| bytes.clamp(4096, most))
 }
 
 fn framing(file: &PipelineFile) -> Framing {

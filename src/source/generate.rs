@@ -31,6 +31,8 @@ pub struct GenerateOptions {
     /// Exits the process, with [`FAIL_AT_EXIT`], instead of giving the row with this id; the rows before it were given by earlier polls.
     /// Only in the process that began the lineage, which is the one that called [`Source::resolve`]: the next one gets past it.
     pub fail_at: Option<u64>,
+    /// At most so many rows a poll; none: 4096.
+    pub chunk_rows: Option<u64>,
 }
 
 /// JSON records `{"id", "customer", "country", "amount", "quantity", "status", "created_at", "note"}`: `id` from 1, `amount` a number with
@@ -141,7 +143,7 @@ impl Source for GenerateSource {
     }
 
     async fn poll(&mut self, deadline: Deadline) -> Result<Polled> {
-        let mut end = self.next.saturating_add(CHUNK).min(self.stop.unwrap_or(u64::MAX));
+        let mut end = self.next.saturating_add(self.options.chunk_rows.unwrap_or(CHUNK).max(1)).min(self.stop.unwrap_or(u64::MAX));
         if end <= self.next {
             return Ok(Polled::End);
         }

@@ -303,12 +303,14 @@ impl Coordinator {
         let position = self.source.position();
         let has_messages = messages.iter().any(Option::is_some);
         let owned = self.chain.write(kind, position.clone(), messages).await?;
+        self.chain.env().clone().yield_once().await;
         self.chain.commit(owned).await?;
         self.source.committed(&position).await?;
         if let Some(first) = progress.first_dead.take() {
             self.events.tell(Event::DeadLetters { records: progress.dead, first });
         }
         progress.next(self.chain.env().monotonic(), has_messages);
+        self.chain.env().clone().yield_once().await;
         Ok(())
     }
 

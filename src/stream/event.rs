@@ -9,6 +9,15 @@ use crate::table::commit::identifier as show;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// A table was not there and was created.
+    TableCreated {
+        /// Its url.
+        sink: String,
+        /// Its columns and their types.
+        columns: String,
+        /// Were they inferred from the first records?
+        inferred: bool,
+    },
     /// The run is ready to poll: which lineage, and whether it goes on.
     Started {
         /// Uuid of the run.
@@ -115,6 +124,8 @@ impl fmt::Display for Event {
                 write!(f, "committed {} to {sink}: snapshot {snapshot}, {rows} rows, {bytes} bytes, {millis} ms", show(*identifier))
             }
             Event::DeadLetters { records, first } => write!(f, "{records} dead letters; the first: {first}"),
+            Event::TableCreated { sink, columns, inferred: false } => write!(f, "created table {sink}: {columns}"),
+            Event::TableCreated { sink, columns, inferred: true } => write!(f, "created table {sink} with inferred columns: {columns}"),
             Event::Idle => f.write_str("idle"),
             Event::Retry { what, attempt, error } => write!(f, "{what} failed {attempt} times, trying again: {error}"),
         }
