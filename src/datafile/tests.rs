@@ -552,6 +552,22 @@ async fn a_column_without_repeated_values_goes_without_a_dictionary_after_the_fi
 }
 
 #[tokio::test]
+async fn a_decimal_wider_than_an_integer_never_has_a_dictionary() {
+    let decimal = |precision| DataType::Decimal { precision, scale: 0 };
+    let (store, schema) = (memory(), schema(&[("d9", decimal(9)), ("d18", decimal(18)), ("d19", decimal(19)), ("d38", decimal(38))], &[]));
+    let mut w = writer(&store, &schema, WriterOptions::default());
+    let row = |whole| Row { whole: Some(whole), float: None, text: None, bytes: None };
+    // The second round is encoded with other properties than the first: a column of few values keeps its dictionary.
+    for _ in 0..2 {
+        w.write(&batch_of(&schema, &vec![row(7); 2_000])).await.unwrap();
+        let messages = w.prepare().await.unwrap();
+        let footer = footer(&store, files(&messages)[0]).await;
+        let dictionaries: Vec<bool> = footer.row_group(0).columns().iter().map(|c| c.dictionary_page_offset().is_some()).collect();
+        assert_eq!(dictionaries, [true, true, false, false]);
+    }
+}
+
+#[tokio::test]
 async fn a_dropped_writer_leaves_only_files_that_no_message_names() {
     let (store, schema) = (memory(), partitioned());
     let options = WriterOptions { target_file_size: 64 << 10, ..Default::default() };

@@ -11,9 +11,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::yaml::{self, Mark, Node, Texts, Value};
 use super::{check, location, read, shape, write};
+pub use crate::decode::{ColumnSpec, OnNewField};
 use crate::error::{Error, Result};
 use crate::schema::Hex;
-pub use crate::decode::{ColumnSpec, OnNewField};
 pub use crate::store::Durability;
 
 /// A pipeline: where records come from, how they become rows, where rows go. Complete, valid, with every location absolute.

@@ -164,7 +164,9 @@ fn column_of(field: &Field) -> ColumnSpec {
 async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Records>> {
     let mut source = sources::open(file, env)?;
     if !source.replayable() {
-        return Err(Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`"));
+        return Err(
+            Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`")
+        );
     }
     let resolved = source.resolve(None).await?;
     source.seek(&resolved.start, resolved.stop.as_ref()).await?;

@@ -149,4 +149,3 @@ impl Sink for TableSink {
         &self.table
     }
 }
-

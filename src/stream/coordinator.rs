@@ -265,9 +265,9 @@ impl Coordinator {
     async fn write_rejects(&mut self, records: &Records, rejects: &[Reject], sink: usize, progress: &mut Progress) -> Result<()> {
         let first = &rejects[0];
         let Some(dead) = self.dead_letters else {
-            return Err(Error::data(words(first))
-                .at(records.place(first.index))
-                .hint("mend the record, or name a table for such records under `dead_letter:`; nothing after the last checkpoint was committed"));
+            return Err(Error::data(words(first)).at(records.place(first.index)).hint(
+                "mend the record, or name a table for such records under `dead_letter:`; nothing after the last checkpoint was committed",
+            ));
         };
         let several = self.lanes.len() > 1;
         for undecodable in [true, false] {

@@ -132,7 +132,9 @@ impl Builders {
 /// Headers as a JSON array of `[name, value]`; a value that is not UTF-8 is shown with replacement characters.
 fn headers(records: &Records, i: usize) -> Option<String> {
     let headers = records.headers.get(i)?;
-    let pairs: Vec<serde_json::Value> =
-        headers.iter().map(|(name, value)| serde_json::json!([name, value.as_ref().map(|v| String::from_utf8_lossy(v).into_owned())])).collect();
+    let pairs: Vec<serde_json::Value> = headers
+        .iter()
+        .map(|(name, value)| serde_json::json!([name, value.as_ref().map(|v| String::from_utf8_lossy(v).into_owned())]))
+        .collect();
     Some(serde_json::Value::Array(pairs).to_string())
 }

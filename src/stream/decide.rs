@@ -31,7 +31,13 @@ pub struct SinkState {
 
 /// The entry of a sink in the next checkpoint at source offsets `offsets`. `head`: a newer floor, read after the previous commit was
 /// confirmed; `last` holds there too.
-pub fn next_entry(kind: CheckpointKind, state: &SinkState, offsets: &Offsets, messages: Option<Vec<Message>>, head: Option<(Floor, i64)>) -> SinkEntry {
+pub fn next_entry(
+    kind: CheckpointKind,
+    state: &SinkState,
+    offsets: &Offsets,
+    messages: Option<Vec<Message>>,
+    head: Option<(Floor, i64)>,
+) -> SinkEntry {
     let (floor, floor_read) = head.unwrap_or_else(|| (state.floor.clone(), state.floor_read));
     let covered = match (kind, &messages) {
         (CheckpointKind::Closed, _) => offsets.clone(),

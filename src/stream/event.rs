@@ -116,10 +116,14 @@ impl fmt::Display for Event {
             Event::Finished { seq, sink, identifier, snapshot, already: false } => {
                 write!(f, "checkpoint {seq}: commit {} had not landed in {sink}; committed now as snapshot {snapshot}", show(*identifier))
             }
-            Event::LineageClosed { user, sink, closed_at: Some(id) } => write!(f, "closed lineage {user} in {sink}; it had landed {}", show(*id)),
+            Event::LineageClosed { user, sink, closed_at: Some(id) } => {
+                write!(f, "closed lineage {user} in {sink}; it had landed {}", show(*id))
+            }
             Event::LineageClosed { user, sink, closed_at: None } => write!(f, "closed lineage {user} in {sink}; it had landed nothing"),
             Event::GoingBack { text } | Event::Warning { text } => f.write_str(text),
-            Event::Checkpointed { seq, identifier, kind } => write!(f, "checkpoint {seq} written ({kind}, identifier {})", show(*identifier)),
+            Event::Checkpointed { seq, identifier, kind } => {
+                write!(f, "checkpoint {seq} written ({kind}, identifier {})", show(*identifier))
+            }
             Event::Committed { sink, identifier, snapshot, rows, bytes, millis } => {
                 write!(f, "committed {} to {sink}: snapshot {snapshot}, {rows} rows, {bytes} bytes, {millis} ms", show(*identifier))
             }

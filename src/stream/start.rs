@@ -9,9 +9,7 @@ use crate::format::CommitUser;
 use crate::sink::{CloseUser, ClosedAt, Outcome, Registration, Resolution, Sink};
 use crate::source::{Offsets, Source};
 use crate::stream::chain::{Chain, ChainOptions, ChainSink, Configured, Finish};
-use crate::stream::checkpoint::{
-    Checkpoint, CheckpointKind, Close, CloseEntry, ClosedSinks, From, FromMode, SinkEntry, VERSION, Writer,
-};
+use crate::stream::checkpoint::{Checkpoint, CheckpointKind, Close, CloseEntry, ClosedSinks, From, FromMode, SinkEntry, VERSION, Writer};
 use crate::stream::decide::{Asked, First, Greatest, SinkState, Then, after, after_close, anything_to_read, start};
 use crate::stream::event::{Event, Events};
 use crate::stream::ledger::{Ledger, Written};
@@ -64,11 +62,8 @@ impl Start<'_> {
     /// Runs the start. None: a bounded source has nothing to read, and nothing was written.
     pub async fn run(self, configured: Vec<Configured>, source: &mut dyn Source) -> Result<Option<Chain>> {
         let greatest = self.ledger.greatest().await?;
-        let facts = greatest.as_ref().map(|w| Greatest {
-            seq: w.checkpoint.seq,
-            kind: w.checkpoint.kind,
-            messages: w.checkpoint.has_messages(),
-        });
+        let facts =
+            greatest.as_ref().map(|w| Greatest { seq: w.checkpoint.seq, kind: w.checkpoint.kind, messages: w.checkpoint.has_messages() });
         let (first, then) = start(facts, self.options.asked).map_err(|e| e.at(self.ledger.location()))?;
         let mut sinks = Sinks::new(configured);
         if let Some(written) = &greatest {
@@ -130,7 +125,10 @@ impl Start<'_> {
                         "the chain is older than the table, as after restoring a backup: restore the newest one; going on would double rows",
                     )),
                     Some(_) if (r.location != here || &r.sink != url) && !self.options.adopt => Some((
-                        format!("the table says that its chain lies at {} and calls it {}; now they are at {here} and {url}", r.location, r.sink),
+                        format!(
+                            "the table says that its chain lies at {} and calls it {}; now they are at {here} and {url}",
+                            r.location, r.sink
+                        ),
                         "if both were moved on purpose and no copy is left behind, say so with --adopt",
                     )),
                     Some(_) => None,
@@ -529,8 +527,7 @@ impl Start<'_> {
 
     /// True when sinks were dropped on purpose; `Invalid` when the file lacks one that was not.
     fn no_sink_is_missing(&self, checkpoint: &Checkpoint, sinks: &Sinks) -> Result<bool> {
-        let missing: Vec<&String> =
-            checkpoint.sinks.keys().filter(|url| !sinks.configured.contains_key(&sinks.now_at(url))).collect();
+        let missing: Vec<&String> = checkpoint.sinks.keys().filter(|url| !sinks.configured.contains_key(&sinks.now_at(url))).collect();
         if let Some(url) = missing.iter().find(|url| !self.dropped(url)) {
             return Err(Error::invalid(format!("the pipeline has written to {url}, and the pipeline file does not name it any more"))
                 .at(self.ledger.location())

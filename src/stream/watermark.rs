@@ -20,10 +20,9 @@ impl Watermark {
     pub fn new(column: &str, lateness: Duration, data_type: &crate::schema::DataType) -> Result<Self> {
         use crate::schema::DataType as T;
         match data_type {
-            T::Timestamp(_) | T::TimestampLtz(_) | T::Date | T::BigInt => Ok(Watermark {
-                column: column.to_owned(),
-                lateness_ms: i64::try_from(lateness.as_millis()).unwrap_or(i64::MAX),
-            }),
+            T::Timestamp(_) | T::TimestampLtz(_) | T::Date | T::BigInt => {
+                Ok(Watermark { column: column.to_owned(), lateness_ms: i64::try_from(lateness.as_millis()).unwrap_or(i64::MAX) })
+            }
             other => Err(Error::invalid(format!("a watermark cannot be made of column `{column}`, which is {other}"))
                 .hint("name a TIMESTAMP, DATE or BIGINT (milliseconds) column")),
         }

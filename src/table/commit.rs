@@ -84,8 +84,7 @@ impl Loop<'_> {
     }
 
     async fn decide(&self, request: &Request<'_>, head: &Head) -> Result<Decision> {
-        let mut facts =
-            Facts { ask: request.ask, landed: &head.landed, last: request.last, live: None, resolve: request.resolve };
+        let mut facts = Facts { ask: request.ask, landed: &head.landed, last: request.last, live: None, resolve: request.resolve };
         let mut decision = decide(&facts);
         if decision == Decision::LookForFiles {
             facts.live = Some(self.log.any_live(head, &request.files()).await?);

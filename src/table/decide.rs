@@ -97,9 +97,7 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         Landed::Other(why) => Decision::Stop(Stop::OtherTable(why.clone())),
         Landed::Unknown(why) => decide_unknown(facts, why),
         Landed::None => decide_known(facts, facts.last, None, None),
-        Landed::At { identifier, checkpoint, closed_at, .. } => {
-            decide_known(facts, Some(*identifier), Some(*checkpoint), *closed_at)
-        }
+        Landed::At { identifier, checkpoint, closed_at, .. } => decide_known(facts, Some(*identifier), Some(*checkpoint), *closed_at),
     }
 }
 

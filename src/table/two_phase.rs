@@ -160,7 +160,8 @@ impl TableCommit {
         match messages.iter().find(|m| m.user != self.user) {
             None => Ok(()),
             Some(m) => {
-                Err(Error::invalid(format!("a message of commit user {} cannot be committed by {}", m.user, self.user)).at(self.table.url()))
+                Err(Error::invalid(format!("a message of commit user {} cannot be committed by {}", m.user, self.user))
+                    .at(self.table.url()))
             }
         }
     }

@@ -44,9 +44,11 @@ pub fn encode(schema: &Schema, stats: &[ColumnStats], dense: bool) -> Result<(Ra
     let of = |f: &Field| stats.iter().find(|s| s.column == f.name);
     let columns: Vec<(&Field, Option<&ColumnStats>)> =
         schema.fields.iter().map(|f| (f, of(f))).filter(|(_, s)| s.is_some() || !dense).collect();
+    // Java compares bytes as signed ones and would skip files by bounds in any other order. It writes none itself, only the null count.
+    let bounded = |f: &Field| f.data_type != DataType::Bytes;
     let raw = RawStats {
-        min: row::encode(columns.iter().map(|(f, s)| (&f.data_type, s.and_then(|s| s.min.as_ref()))))?,
-        max: row::encode(columns.iter().map(|(f, s)| (&f.data_type, s.and_then(|s| s.max.as_ref()))))?,
+        min: row::encode(columns.iter().map(|(f, s)| (&f.data_type, s.and_then(|s| s.min.as_ref()).filter(|_| bounded(f)))))?,
+        max: row::encode(columns.iter().map(|(f, s)| (&f.data_type, s.and_then(|s| s.max.as_ref()).filter(|_| bounded(f)))))?,
         nulls: columns.iter().map(|(_, s)| s.map(|s| count(s.nulls))).collect(),
     };
     let names = dense.then(|| columns.iter().map(|(f, _)| f.name.clone()).collect());
@@ -140,6 +142,20 @@ mod tests {
     fn no_statistics_are_empty_rows_and_an_empty_list_of_columns() {
         assert_eq!(encode(&schema(), &[], true).unwrap(), (RawStats::empty(), Some(vec![])));
         assert_eq!(decode(&schema(), &RawStats::empty(), None, None).unwrap(), vec![]);
+    }
+
+    #[test]
+    fn bytes_have_a_null_count_and_no_bounds() {
+        let columns = vec![Field::parse(0, "y", "BYTES").unwrap(), Field::parse(1, "n", "INT").unwrap()];
+        let schema = Schema { id: 0, fields: columns, partition_by: vec![] };
+        let bytes = |b: &[u8]| Some(Scalar::Bytes(b.to_vec()));
+        let y = ColumnStats { column: "y".into(), min: bytes(&[0]), max: bytes(&[0xff; 3]), nulls: 5 };
+        let n = ColumnStats { column: "n".into(), min: Some(Scalar::Int(1)), max: Some(Scalar::Int(2)), nulls: 0 };
+        for dense in [true, false] {
+            let (raw, names) = encode(&schema, &[y.clone(), n.clone()], dense).unwrap();
+            let unbounded = ColumnStats { min: None, max: None, ..y.clone() };
+            assert_eq!(decode(&schema, &raw, names.as_deref(), None).unwrap(), [unbounded, n.clone()]);
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 
 use super::*;
-use crate::store::crash::{CrashDisk, Loss};
 use crate::store::Durability;
+use crate::store::crash::{CrashDisk, Loss};
 
 /// Two sinks and dead letters, a trigger by rows, then end of input. `commit.timeout` is short: a dead disk never comes back.
 const PIPELINE: &str = "

@@ -117,10 +117,7 @@ fn another_table_stops() {
 
 #[test]
 fn closing_a_lineage_that_had_ended_lands_nothing() {
-    assert_eq!(
-        run(close(), &Landed::None, Some(END_OF_INPUT), None, None),
-        Decision::Closed { closed_at: Some(END_OF_INPUT) }
-    );
+    assert_eq!(run(close(), &Landed::None, Some(END_OF_INPUT), None, None), Decision::Closed { closed_at: Some(END_OF_INPUT) });
 }
 
 #[test]
