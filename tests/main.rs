@@ -4,5 +4,6 @@
 
 mod architecture;
 mod cli;
+mod readback;
 mod s3;
 mod walk;

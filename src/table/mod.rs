@@ -53,6 +53,7 @@ impl TableSpec {
     /// `Invalid` when no table can be made of it.
     pub fn check(&self) -> Result<()> {
         self.schema().check_new()?;
+        TableOptions::check_new(&self.options)?;
         TableOptions::parse(&self.options, paimon::schema::VERSION).map(drop)
     }
     /// The format's own table options.

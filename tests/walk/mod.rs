@@ -11,9 +11,8 @@ use lakeward::stream::coordinator::Report;
 pub(crate) fn snapshots(table: &Path) -> Vec<serde_json::Value> {
     let dir = table.join("snapshot");
     let Ok(entries) = std::fs::read_dir(&dir) else { return Vec::new() };
-    let mut ids: Vec<u64> = entries
-        .filter_map(|e| e.unwrap().file_name().to_string_lossy().strip_prefix("snapshot-").and_then(|n| n.parse().ok()))
-        .collect();
+    let mut ids: Vec<u64> =
+        entries.filter_map(|e| e.unwrap().file_name().to_string_lossy().strip_prefix("snapshot-").and_then(|n| n.parse().ok())).collect();
     ids.sort_unstable();
     ids.iter().map(|id| serde_json::from_slice(&std::fs::read(dir.join(format!("snapshot-{id}"))).unwrap()).unwrap()).collect()
 }

@@ -131,6 +131,18 @@ impl TableOptions {
         })
     }
 
+    /// Refuses for a new table what we can read in an old one and other readers cannot. `Invalid` names the option.
+    pub fn check_new(raw: &RawOptions) -> Result<()> {
+        const EVERYWHERE: [&str; 4] = ["zstd", "snappy", "deflate", "null"];
+        match raw.get("manifest.compression") {
+            // pypaimon 2.1 refuses to read a table with `none` or `zstandard`, Java 1.4 to write one with `none`.
+            Some(v) if !EVERYWHERE.iter().any(|e| e.eq_ignore_ascii_case(v.trim())) => {
+                Err(unsupported("manifest.compression", v).hint("zstd, snappy, deflate and null are, in every reader"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The statistics of column `name`, which is the `index`-th of its schema, from 0.
     pub fn stats_mode(&self, name: &str, index: usize) -> StatsMode {
         match self.column_stats.get(name) {
@@ -363,6 +375,16 @@ mod tests {
             assert!(e.message().contains(&format!("`{key}`")), "{e}");
             assert!(e.next_step().is_some(), "{e}");
         }
+    }
+
+    #[test]
+    fn a_new_table_has_no_codec_that_some_reader_refuses() {
+        for (codec, new) in [("zstd", true), ("NULL", true), ("deflate", true), ("zstandard", false), ("none", false)] {
+            let raw = raw(&[("manifest.compression", codec)]);
+            assert_eq!(TableOptions::check_new(&raw).is_ok(), new, "{codec}");
+            assert!(TableOptions::parse(&raw, 3).is_ok(), "{codec} in a table that exists");
+        }
+        assert!(TableOptions::check_new(&raw(&[])).is_ok());
     }
 
     #[test]

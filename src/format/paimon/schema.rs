@@ -107,6 +107,7 @@ impl TableSchema {
             raw_options.entry(key.to_owned()).or_insert_with(|| value.to_owned());
         }
         raw_options.insert(TABLE_ID.to_owned(), table_id.to_owned());
+        TableOptions::check_new(&raw_options)?;
         let options = TableOptions::parse(&raw_options, VERSION)?;
         check_columns_of_options(&schema, &raw_options)?;
         Ok(TableSchema { schema: Arc::new(schema), raw_options, options, highest_field_id, comment, time_ms })

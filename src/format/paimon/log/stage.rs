@@ -80,7 +80,8 @@ impl<'a> Plan<'a> {
 impl PaimonLog {
     pub(super) async fn stage_change(&self, head: &Head, change: &Change, work: &mut PaimonWork) -> Result<Staged> {
         let base = head.snapshot.as_ref().map(|bytes| self.decode(bytes, head.id)).transpose()?;
-        if base.as_ref().is_some_and(|b| b.next_row_id.is_some()) {
+        // Java 1.4 writes 0 in every table; only where rows are tracked does it grow.
+        if base.as_ref().and_then(|b| b.next_row_id).is_some_and(|id| id != 0) {
             return Err(
                 Error::invalid("the table tracks row ids, which is not supported").hint("write to a table without `row-tracking.enabled`")
             );
@@ -132,7 +133,7 @@ impl PaimonLog {
             watermark: plan.watermark.max(base.and_then(|b| b.watermark)),
             statistics: base.filter(|b| b.schema_id == schema_id).and_then(|b| b.statistics.clone()),
             properties: Some(plan.properties.clone()).filter(|p| !p.is_empty()),
-            next_row_id: None,
+            next_row_id: base.and_then(|b| b.next_row_id),
         }
     }
 

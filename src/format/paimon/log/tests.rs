@@ -287,6 +287,25 @@ async fn a_snapshot_whose_files_were_compacted_away_at_once_is_not_removed() {
 }
 
 #[tokio::test]
+async fn the_row_id_zero_of_java_is_handed_on_and_any_other_is_refused() {
+    let log = table().await;
+    commit(&log, &one("u", 1)).await;
+    let snapshot = log.store().get(&paths::snapshot(1)).await.unwrap().unwrap();
+    for (next_row_id, fits) in [(0, true), (7, false)] {
+        let mut theirs = Snapshot::decode(&snapshot, 1).unwrap();
+        theirs.next_row_id = Some(next_row_id);
+        remove(&log, 1).await;
+        put(&log, &paths::snapshot(1), std::str::from_utf8(&theirs.encode().unwrap()).unwrap()).await;
+        let log = PaimonLog::open(log.store()).await.unwrap();
+        let staged = log.stage(&head(&log).await, &one("u", 2), &mut Work::default()).await;
+        match staged {
+            Ok(staged) => assert_eq!((fits, Snapshot::decode(&staged.bytes, 2).unwrap().next_row_id), (true, Some(0))),
+            Err(e) => assert_eq!((fits, e.kind()), (false, crate::Kind::Invalid)),
+        }
+    }
+}
+
+#[tokio::test]
 async fn hints_that_are_stale_garbage_or_ahead_do_no_harm() {
     let log = table().await;
     for i in 1..=3 {
