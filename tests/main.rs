@@ -4,6 +4,7 @@
 
 mod architecture;
 mod cli;
+mod process;
 mod readback;
 mod s3;
 mod walk;

@@ -132,7 +132,7 @@ impl Pipeline {
         events.tell(Event::Started {
             run: chain.run().to_owned(),
             user: chain.user().to_string(),
-            seq: chain.greatest().seq,
+            seq: if chain.resumed() { chain.greatest().seq } else { chain.greatest().opened },
             resumed: chain.resumed(),
         });
         env.yield_once().await;

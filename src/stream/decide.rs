@@ -145,24 +145,32 @@ pub enum Then {
     GoBack(FromMode),
 }
 
+/// Where to look for a checkpoint to go back to.
+const LISTED: &str = "`table-cli checkpoints` lists those that are kept";
+
 /// Decides a start. `Invalid`: the request does not fit the chain.
 pub fn start(greatest: Option<Greatest>, asked: Asked) -> Result<(First, Then)> {
     let Some(greatest) = greatest else {
         return match (asked.rewind, asked.abandon) {
             (None, None) => Ok((First::Nothing, Then::Begin)),
-            _ => Err(Error::invalid("the pipeline has no checkpoint yet: there is nothing to go back to")),
+            _ => Err(Error::invalid("the pipeline has no checkpoint yet: there is nothing to go back to")
+                .hint("start it without --rewind and --abandon; or set checkpoint.location to where its chain is")),
         };
     };
     match (asked.rewind, asked.abandon) {
-        (Some(_), Some(_)) => Err(Error::invalid("--rewind and --abandon cannot be given together")),
+        (Some(_), Some(_)) => Err(Error::invalid("--rewind and --abandon cannot be given together").hint("give one of them")),
         (None, Some(n)) if n != greatest.seq => {
-            Err(Error::invalid(format!("only the greatest checkpoint can be abandoned; that is {}, not {n}", greatest.seq)))
+            Err(Error::invalid(format!("only the greatest checkpoint can be abandoned; that is {}, not {n}", greatest.seq))
+                .hint("to go back further use --rewind"))
         }
         (None, Some(n)) if !greatest.messages => {
-            Err(Error::invalid(format!("checkpoint {n} has nothing pending: there is nothing to abandon")))
+            Err(Error::invalid(format!("checkpoint {n} has nothing pending: there is nothing to abandon"))
+                .hint("start the pipeline without --abandon"))
         }
         (None, Some(_)) => Ok((First::GiveUp, Then::GoBack(FromMode::Abandon))),
-        (Some(k), None) if k > greatest.seq => Err(Error::invalid(format!("there is no checkpoint {k}; the greatest is {}", greatest.seq))),
+        (Some(k), None) if k > greatest.seq => {
+            Err(Error::invalid(format!("there is no checkpoint {k}; the greatest is {}", greatest.seq)).hint(LISTED))
+        }
         (Some(_), None) => Ok((First::Finish, Then::GoBack(FromMode::Rewind))),
         (None, None) => Ok((
             First::Finish,

@@ -24,7 +24,7 @@ pub enum Event {
         run: String,
         /// The commit user.
         user: String,
-        /// Seq of the greatest checkpoint.
+        /// Seq of the greatest checkpoint; of a new lineage, of the one that opened it.
         seq: u64,
         /// True: a lineage that was open goes on; false: a new one was opened.
         resumed: bool,

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The long forms of tests that CI runs short, with a release binary. Wants what tests/setup.sh installs.
+#
+#   tests/long.sh NAME      one of them
+#   tests/long.sh --help    this text
+#
+# NAMEs:
+#   kills     60 runs of 2,000,000 rows, each killed (SIGKILL) one to three times and restarted until done; exact by pypaimon.
+#             LAKEWARD_RUNS, LAKEWARD_ROWS, LAKEWARD_RATE (rows a second), LAKEWARD_EVERY (rows a checkpoint), LAKEWARD_SEED
+#   writers   4 processes x 250 commits on one table: 1,000 acknowledged, 1,000 there. LAKEWARD_COMMITS (of each process)
+#   away      the store is away for 30 seconds: a full disk, and a read-only one. As root
+#
+# LAKEWARD_BIN=PATH  the command under test, instead of building target/release/table-cli
+# TMPDIR             where the tables are written: a disk, not a tmpfs
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' tests/long.sh; }
+
+case ${1:-} in
+  -h | --help) usage; exit 0 ;;
+  kills) test=process::kills::long_ ;;
+  writers) test=process::writers::long_ ;;
+  away) test=process::away:: ;;
+  *) usage >&2; exit 2 ;;
+esac
+
+if [ -z "${LAKEWARD_BIN:-}" ]; then
+  cargo build --release --locked --bin table-cli
+  LAKEWARD_BIN=$PWD/target/release/table-cli
+fi
+export LAKEWARD_BIN LAKEWARD_LONG=1
+echo "long.sh: $1 with $LAKEWARD_BIN"
+exec cargo test --locked --test main -- --ignored --nocapture --test-threads 1 "$test"

@@ -1,0 +1,112 @@
+//! Several processes that commit to one table at once, without a chain: the contract of `TableCommit`.
+//!
+//! Each writer is this test binary once more, told by the environment what to do.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Decimal128Array, Int64Array, RecordBatch};
+use lakeward::format::CommitUser;
+use lakeward::schema::Field;
+use lakeward::table::{Table, TableSpec};
+
+use super::kills::number;
+use super::{Line, Running, assert_contiguous, tally};
+
+/// Rows of one commit.
+const ROWS: i64 = 3;
+const WRITERS: i64 = 4;
+
+fn spec() -> TableSpec {
+    TableSpec::paimon([Field::parse(0, "id", "BIGINT NOT NULL").unwrap(), Field::parse(1, "amount", "DECIMAL(10, 2)").unwrap()])
+}
+
+/// The writer's life, when this process is one.
+#[tokio::test]
+#[ignore = "the process that the tests below start"]
+async fn writer() {
+    let (Ok(location), Ok(writer)) = (std::env::var("LAKEWARD_WRITER_TABLE"), std::env::var("LAKEWARD_WRITER")) else { return };
+    let (writer, commits) = (writer.parse::<i64>().unwrap(), number("LAKEWARD_WRITER_COMMITS", 1).cast_signed());
+    let table = Table::open(&location).await.unwrap();
+    let user = CommitUser::new(format!("writer-{writer}"));
+    let (mut write, mut commit) = (table.new_write(&user).unwrap(), table.new_commit(&user));
+    for n in 0..commits {
+        let ids: Vec<i64> = (0..ROWS).map(|i| 1 + (n * WRITERS + writer) * ROWS + i).collect();
+        let amounts = Decimal128Array::from_iter_values(ids.iter().map(|id| i128::from(*id))).with_precision_and_scale(10, 2).unwrap();
+        let batch = RecordBatch::try_new(table.schema().to_arrow(), vec![Arc::new(Int64Array::from(ids)), Arc::new(amounts)]).unwrap();
+        write.write(&batch).await.unwrap();
+        let snapshot = commit.commit(n + 1, write.prepare_commit().await.unwrap()).await.unwrap();
+        eprintln!("acknowledged {writer} {} {snapshot}", n + 1);
+    }
+}
+
+async fn check(commits: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let location = dir.path().join("table");
+    Table::open_or_create(location.to_str().unwrap(), spec()).await.unwrap();
+    let begun = Instant::now();
+    let children: Vec<Running> = (0..WRITERS).map(|w| start(&location, w, commits)).collect();
+    // (writer, identifier) -> snapshot
+    let mut acknowledged: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+    for child in children {
+        let ended = child.end().with(0);
+        for line in ended.lines.iter().filter_map(acknowledgement) {
+            let [writer, identifier, snapshot] = line;
+            assert_eq!(acknowledged.insert((writer, identifier), snapshot), None);
+        }
+    }
+    let all = WRITERS.cast_unsigned() * commits;
+    println!("{} acknowledged of {WRITERS} x {commits}, {:.1} s", acknowledged.len(), begun.elapsed().as_secs_f64());
+    assert_eq!(acknowledged.len() as u64, all);
+
+    let snapshots = crate::walk::snapshots(&location);
+    assert_contiguous(&snapshots);
+    assert_eq!(snapshots.len() as u64, all);
+    for ((writer, identifier), snapshot) in &acknowledged {
+        let found = &snapshots[usize::try_from(*snapshot).unwrap() - 1];
+        assert_eq!(found["commitUser"], format!("writer-{writer}"), "snapshot {snapshot}");
+        assert_eq!(found["commitIdentifier"], *identifier, "snapshot {snapshot}");
+        assert_eq!(found["deltaRecordCount"], ROWS);
+    }
+    for (before, s) in std::iter::once(0).chain(snapshots.iter().map(|s| s["totalRecordCount"].as_i64().unwrap())).zip(&snapshots) {
+        assert_eq!(s["totalRecordCount"], before + ROWS, "counts add up: snapshot {}", s["id"]);
+    }
+
+    let n = i128::from(all) * i128::from(ROWS);
+    let sum = n * (n + 1) / 2;
+    let amount = format!("{}.{:02}", sum / 100, sum % 100);
+    let wanted = serde_json::json!({"rows": n as i64, "distinct": n as i64, "min": 1, "max": n as i64, "sum": sum as i64, "amount": amount, "nulls": 0});
+    assert_eq!(tally::read(&[location]), [wanted]);
+}
+
+fn start(location: &Path, writer: i64, commits: u64) -> Running {
+    let binary: PathBuf = std::env::current_exe().unwrap();
+    let mut command = Command::new(binary);
+    command.args(["--exact", "process::writers::writer", "--ignored", "--nocapture"]);
+    command.env("LAKEWARD_WRITER_TABLE", location).env("LAKEWARD_WRITER", writer.to_string());
+    command.env("LAKEWARD_WRITER_COMMITS", commits.to_string());
+    Running::start_as(&mut command)
+}
+
+fn acknowledgement(line: &Line) -> Option<[i64; 3]> {
+    let numbers = line.text.strip_prefix("acknowledged ")?;
+    let numbers: Vec<i64> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+    numbers.try_into().ok()
+}
+
+#[tokio::test]
+#[ignore = "wants Python (tests/setup.sh)"]
+async fn what_four_processes_were_acknowledged_is_there() {
+    check(25).await;
+}
+
+#[tokio::test]
+#[ignore = "the long form: tests/long.sh writers"]
+async fn long_what_four_processes_were_acknowledged_is_there() {
+    if std::env::var_os("LAKEWARD_LONG").is_some() {
+        check(number("LAKEWARD_COMMITS", 250)).await;
+    }
+}
