@@ -162,7 +162,7 @@ fn column_of(field: &Field) -> ColumnSpec {
 
 /// The first records, read through a second reader: the run's own source is not touched.
 async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Records>> {
-    let mut source = sources::open(file, env)?;
+    let mut source = sources::open_for_a_look(file, env)?;
     if !source.replayable() {
         return Err(
             Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`")

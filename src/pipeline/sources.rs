@@ -27,6 +27,16 @@ pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
     })
 }
 
+/// The same source, to look at its first records: made-up rows come at once, and do not end the process.
+pub(crate) fn open_for_a_look(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
+    match &file.source.kind {
+        SourceKind::Generate(g) => {
+            Ok(Box::new(GenerateSource::new(env.clone(), GenerateOptions { rows: g.rows, ..GenerateOptions::default() })?))
+        }
+        _ => open(file, env),
+    }
+}
+
 /// From here on a whole poll more or less makes no difference to a trigger.
 const MANY_ROWS: u64 = 20_000;
 
