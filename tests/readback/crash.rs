@@ -12,15 +12,15 @@ use serde_json::json;
 use super::readers::{Row, assert_rows, assert_rows_by_all, compared, count_comparison, get};
 use super::{Folder, columns_yaml, ingest, pipeline, try_ingest};
 
-/// Where in the publication of a snapshot the process dies; from then on it changes nothing.
+/// Before which step of the publication of a snapshot the process dies; from then on it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Death {
     /// The temporary file is there and empty.
-    BeforeWrite,
+    Write,
     /// It is complete, and has only its own name.
-    BeforeLink,
+    Link,
     /// The snapshot is there, and the temporary name still is.
-    BeforeUnlink,
+    Unlink,
 }
 
 struct Dying {
@@ -36,8 +36,8 @@ impl Dying {
             name.starts_with(&format!(".snapshot-{}.", self.snapshot)) && name.ends_with(".tmp")
         };
         match (self.at, *op) {
-            (Death::BeforeWrite, DiskOp::Write { path, .. }) | (Death::BeforeUnlink, DiskOp::Unlink(path)) => staged(path),
-            (Death::BeforeLink, DiskOp::Link { from, .. }) => staged(from),
+            (Death::Write, DiskOp::Write { path, .. }) | (Death::Unlink, DiskOp::Unlink(path)) => staged(path),
+            (Death::Link, DiskOp::Link { from, .. }) => staged(from),
             _ => false,
         }
     }
@@ -103,7 +103,7 @@ const NAMES: [&str; 2] = ["id", "s"];
 #[ignore = "needs tests/setup.sh: other people's readers"]
 async fn java_lists_reads_and_expires_a_table_whose_writer_died_while_publishing() {
     let start = Instant::now();
-    for at in [Death::BeforeWrite, Death::BeforeLink, Death::BeforeUnlink] {
+    for at in [Death::Write, Death::Link, Death::Unlink] {
         for java in ["java-newest", "java-oldest"] {
             let mut writer = Writer::new();
             for at_end in ["pause", "pause", "close"] {
@@ -117,10 +117,10 @@ async fn java_lists_reads_and_expires_a_table_whose_writer_died_while_publishing
             assert!(disk.dead.load(Ordering::Relaxed), "{at:?} {java}: {died:?}");
             let left = temporary(&writer.table);
             assert_eq!(left.len(), 1, "{left:?}");
-            assert_eq!(left[0].1 == 0, at == Death::BeforeWrite, "{left:?}");
+            assert_eq!(left[0].1 == 0, at == Death::Write, "{left:?}");
 
             // As it lies: the new snapshot is there or is not.
-            let is_there = at == Death::BeforeUnlink;
+            let is_there = at == Death::Unlink;
             let visible = if is_there { &writer.rows } else { &landed_before };
             let ids: Vec<u64> = (1..=newest + u64::from(is_there)).collect();
             assert_eq!(writer.ids(java), ids, "{at:?}");
