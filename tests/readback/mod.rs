@@ -1,8 +1,10 @@
 //! What Lakeward writes, read by other people's readers. They are installed by `tests/setup.sh`; without them these tests fail.
 //!
 //! ```text
-//! cargo test --test main readback -- --ignored --nocapture
+//! cargo test --test main readback -- --ignored --nocapture       1 to 2 minutes on two cores, debug build
 //! ```
+//!
+//! Expected values are the tests' own lists; the pipeline that writes runs in this process. `quirks` lists what readers get wrong.
 
 mod crash;
 mod dataset;

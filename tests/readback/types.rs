@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::quirks::refuses_filter;
 use super::readers::{READERS, Row, ask, assert_rows_by_all, compared, count_comparison, each, get, rows_of};
-use super::values::{Column, Kind, columns, files, filtered_wrongly};
+use super::values::{Column, Kind, Line, columns, files, filtered_wrongly, single_files};
 use super::{Folder, columns_yaml, ingest, pipeline};
 
 /// pypaimon has a short form of a time zone, pypaimon-rust a long one of texts and bytes without a bound.
@@ -76,12 +76,8 @@ impl Filters<'_> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs tests/setup.sh: other people's readers"]
-async fn every_type_with_its_extremes_is_read_by_all_and_filters_lose_nothing() {
-    let start = Instant::now();
-    let columns = columns();
-    let files = files(&columns);
+/// Writes one commit for each file, then reads and filters by all. What each reader left out, by column.
+async fn round(columns: &[Column], files: &[Vec<Line>]) -> BTreeMap<&'static str, BTreeMap<&'static str, usize>> {
     let mut folder = Folder::new();
     let yaml = columns_yaml([("id", "BIGINT NOT NULL")].into_iter().chain(columns.iter().map(|c| (c.name, c.sql))));
     for (i, lines) in files.iter().enumerate() {
@@ -93,7 +89,6 @@ async fn every_type_with_its_extremes_is_read_by_all_and_filters_lose_nothing() 
     let table = folder.table("types");
     let rows: Vec<Row> = files.iter().flatten().map(|l| l.row.clone()).collect();
     let names: Vec<&str> = ["id"].into_iter().chain(columns.iter().map(|c| c.name)).collect();
-    println!("{} rows x {} columns in {} files written after {:.1?}", rows.len(), names.len(), files.len(), start.elapsed());
     assert_rows_by_all(&table, &names, &rows);
     each(&READERS, |reader| {
         let schema = get(reader, &json!({"cmd": "schema", "table": table}));
@@ -102,19 +97,43 @@ async fn every_type_with_its_extremes_is_read_by_all_and_filters_lose_nothing() 
             assert_eq!(usual_spelling(schema["columns"][i + 1][1].as_str().unwrap()), column.sql, "{reader}");
         }
     });
-    let filters = Filters { table: &table, columns: &columns, rows: &rows, files: files.len() };
+    let filters = Filters { table: &table, columns, rows: &rows, files: files.len() };
     let pruned = Mutex::new(BTreeMap::new());
     each(&READERS, |reader| {
         let by = filters.check(reader);
         pruned.lock().unwrap().insert(reader, by);
     });
-    for (reader, by) in pruned.into_inner().unwrap() {
+    pruned.into_inner().unwrap()
+}
+
+const HAVE_BOUNDS: [&str; 11] = ["i32", "i64", "dec9", "dec38", "s", "dt", "t3", "t6", "l6", "f", "d"];
+
+#[tokio::test]
+#[ignore = "needs tests/setup.sh: other people's readers"]
+async fn every_type_with_its_extremes_is_read_by_all_and_filters_lose_nothing() {
+    let start = Instant::now();
+    let columns = columns();
+    for (reader, by) in round(&columns, &files(&columns)).await {
         println!("{reader}: {} requests left files out: {by:?}", by.values().sum::<usize>());
-        for column in ["i32", "i64", "dec9", "dec38", "s", "dt", "t3", "t6", "l6", "f", "d"] {
+        for column in HAVE_BOUNDS {
             assert!(by[column] > 0, "{reader} has read every file for each filter on {column}: are there statistics?");
         }
     }
     println!("types: {:.1?}, {} comparisons by all tests so far", start.elapsed(), compared());
+}
+
+#[tokio::test]
+#[ignore = "needs tests/setup.sh: other people's readers"]
+async fn a_value_alone_in_its_file_is_found_by_the_bounds_of_the_file() {
+    let start = Instant::now();
+    let columns = columns();
+    for (reader, by) in round(&columns, &single_files(&columns)).await {
+        for column in HAVE_BOUNDS {
+            let least = columns.iter().find(|c| c.name == column).unwrap().values.len();
+            assert!(by[column] >= least, "{reader} has left out files for {} filters on {column} only", by[column]);
+        }
+    }
+    println!("single values: {:.1?}, {} comparisons by all tests so far", start.elapsed(), compared());
 }
 
 #[tokio::test]

@@ -181,15 +181,19 @@ pub(crate) struct Line {
     pub(crate) row: Row,
 }
 
-/// Rows of six files. Four hold ascending ranges of each column, one spans all of them, one is null but for `id`. Two rows of the others are
-/// null too: one says so, one leaves the keys out.
-pub(crate) fn files(columns: &[Column]) -> Vec<Vec<Line>> {
-    let mut id = 0;
-    let mut line = |pick: &dyn Fn(&Column) -> Option<usize>, say_null: bool| {
-        id += 1;
-        let mut json = format!("{{\"id\":{id}");
-        let mut row = vec![Some(id.to_string())];
-        for column in columns {
+/// Gives rows their ids.
+struct Lines<'a> {
+    columns: &'a [Column],
+    id: usize,
+}
+
+impl Lines<'_> {
+    /// A row: of each column the value that `pick` says, or null, spelt out or left out.
+    fn next(&mut self, pick: impl Fn(&Column) -> Option<usize>, say_null: bool) -> Line {
+        self.id += 1;
+        let mut json = format!("{{\"id\":{}", self.id);
+        let mut row = vec![Some(self.id.to_string())];
+        for column in self.columns {
             let value = pick(column).map(|i| &column.values[i]);
             match value {
                 Some((text, _)) => json += &format!(",\"{}\":{text}", column.name),
@@ -199,19 +203,34 @@ pub(crate) fn files(columns: &[Column]) -> Vec<Vec<Line>> {
             row.push(value.map(|(_, text)| text.clone()));
         }
         Line { json: json + "}", row }
-    };
+    }
+}
+
+fn longest(columns: &[Column]) -> usize {
+    columns.iter().map(|c| c.values.len()).max().unwrap()
+}
+
+/// Rows of six files. Four hold ascending ranges of each column, one spans all of them, one is null but for `id`. Two rows of the others are
+/// null too: one says so, one leaves the keys out.
+pub(crate) fn files(columns: &[Column]) -> Vec<Vec<Line>> {
     const IN_A_QUARTER: usize = 5;
+    let mut lines = Lines { columns, id: 0 };
     let mut files: Vec<Vec<Line>> = Vec::new();
     for quarter in 0..4 {
         let at = |r: usize| move |c: &Column| Some((quarter * IN_A_QUARTER + r) * c.values.len() / (4 * IN_A_QUARTER));
-        files.push((0..IN_A_QUARTER).map(|r| line(&at(r), true)).collect());
+        files.push((0..IN_A_QUARTER).map(|r| lines.next(at(r), true)).collect());
     }
-    files[1].push(line(&|_| None, true));
-    let longest = columns.iter().map(|c| c.values.len()).max().unwrap();
-    files.push((0..longest).map(|r| line(&|c| Some(r % c.values.len()), true)).collect());
-    files[4].push(line(&|_| None, false));
-    files.push((0..3).map(|_| line(&|_| None, false)).collect());
+    files[1].push(lines.next(|_| None, true));
+    files.push((0..longest(columns)).map(|r| lines.next(|c| Some(r % c.values.len()), true)).collect());
+    files[4].push(lines.next(|_| None, false));
+    files.push((0..3).map(|_| lines.next(|_| None, false)).collect());
     files
+}
+
+/// Each value in a file of its own, where it is minimum and maximum at once.
+pub(crate) fn single_files(columns: &[Column]) -> Vec<Vec<Line>> {
+    let mut lines = Lines { columns, id: 0 };
+    (0..longest(columns)).map(|r| vec![lines.next(|c| Some(r % c.values.len()), true)]).collect()
 }
 
 /// How two values compare; none: they do not (NaN).
