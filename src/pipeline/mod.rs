@@ -1,4 +1,6 @@
-//! The pipeline file and what is made of it.
+//! The pipeline file and what is made of it. In a program, with a death in the middle:
+//!
+#![doc = concat!("```\n", include_str!("../../examples/in_a_program.rs"), "\n```")]
 
 mod at;
 mod check;
@@ -14,3 +16,5 @@ mod tests;
 pub mod units;
 mod write;
 mod yaml;
+
+pub use self::run::{Pipeline, Run};

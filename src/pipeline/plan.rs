@@ -16,7 +16,7 @@ use crate::schema::{Field, Scalar, Schema};
 use crate::source::{Offsets, Polled, Records};
 use crate::store::{Store, StoreOptions};
 use crate::stream::watermark::Watermark;
-use crate::stream::{Event, Events, Ledger, dead_letters};
+use crate::stream::{Event, Events, Ledger, StartOptions, dead_letters};
 use crate::table::{Table, TableSpec};
 
 /// How many records are looked at to infer columns.
@@ -92,6 +92,31 @@ impl Planned {
         }
         let (format, csv) = record_format(file);
         infer(format, &csv, &self.sample).map_err(|e| e.at(&sink.location))
+    }
+
+    /// Do the tables that are there belong to this chain, and are those there that it names? Asked before any table is created: a run that must
+    /// stop writes nothing.
+    pub(crate) async fn belong_to(&self, ledger: &Ledger, options: &StartOptions) -> Result<()> {
+        let greatest = ledger.greatest().await?;
+        let seen = greatest.as_ref().map(|w| w.checkpoint.seq);
+        for sink in self.sinks.iter().chain(&self.dead_letter) {
+            let url = sink.store.url();
+            let named = greatest.as_ref().is_some_and(|w| w.checkpoint.sinks.contains_key(url));
+            let checked = match &sink.table {
+                Some(table) => options.check_registrations(ledger, greatest.as_ref(), table).await,
+                None if named => Err(Error::data("the chain has written to this table, and it is gone").at(url).hint(
+                    "restore it, or set the sink's location to where it is and say --adopt; if it is gone for good, take the sink out of the \
+                     pipeline file and say --drop-sink",
+                )),
+                None => Ok(()),
+            };
+            if let Err(error) = checked {
+                // Another run may have begun since the chain was read; then this one is merely the older of two.
+                ledger.no_other_run_since(seen, "").await?;
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Creates the tables that are not there yet.

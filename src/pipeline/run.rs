@@ -98,7 +98,7 @@ impl Pipeline {
     async fn run(self, events: Events, stop: Stop) -> Result<Report> {
         let interval = self.file.checkpoint.every.unwrap_or(Duration::from_secs(1));
         let env = self.env.clone();
-        wait_if_fenced(self.run_once(events, stop).await, &env, interval).await
+        wait_if_fenced(Box::pin(self.run_once(events, stop)).await, &env, interval).await
     }
 
     async fn run_once(self, events: Events, stop: Stop) -> Result<Report> {
@@ -106,7 +106,7 @@ impl Pipeline {
         let store = self.store_options(Some(events.clone()));
         let ledger = self.ledger(&store)?;
         let mut source = sources::open(file, env)?;
-        if self.nothing_to_read(&ledger, source.as_mut()).await? {
+        if self.nothing_to_read(&ledger, source.as_mut(), &store).await? {
             return Ok(Report { nothing: true, ..Report::default() });
         }
         if !source.replayable() {
@@ -114,6 +114,7 @@ impl Pipeline {
             events.tell(Event::Warning { text });
         }
         let mut planned = Planned::look(file, env, &store).await?;
+        planned.belong_to(&ledger, &self.options).await?;
         planned.create_tables(&events).await?;
         let (configured, lanes, dead_letters) = self.sinks(planned)?;
         let timeout = file.commit.timeout;
@@ -154,9 +155,10 @@ impl Pipeline {
         coordinator.run().await
     }
 
-    /// A bounded run between lineages that has nothing to read writes nothing, not even an empty table.
-    async fn nothing_to_read(&self, ledger: &Ledger, source: &mut dyn Source) -> Result<bool> {
-        if self.options.asked != Asked::default() {
+    /// A bounded run between lineages that has nothing to read writes nothing, not even an empty table. After a lineage whose tables are all
+    /// there the start itself finds out: it also finishes what was left.
+    async fn nothing_to_read(&self, ledger: &Ledger, source: &mut dyn Source, store: &StoreOptions) -> Result<bool> {
+        if self.options.asked != Asked::default() || self.options.backfill {
             return Ok(false);
         }
         let greatest = ledger.greatest().await?;
@@ -165,7 +167,16 @@ impl Pipeline {
             other => other.as_ref().map(|w| &w.checkpoint.offsets),
         };
         let resolved = source.resolve(from).await?;
-        Ok(!anything_to_read(&resolved.start, resolved.stop.as_ref()))
+        if anything_to_read(&resolved.start, resolved.stop.as_ref()) {
+            return Ok(false);
+        }
+        let locations = self.file.sinks.iter().map(|s| &s.location).chain(self.file.dead_letter.iter().map(|d| &d.location));
+        for location in locations {
+            if Table::open_if_exists(Store::open(location, &self.env, store.clone())?).await?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(greatest.is_none())
     }
 
     /// The sinks in the order of the file, the dead letters last; the lane of each but them; the place of the dead letters.
@@ -257,3 +268,5 @@ impl Run {
 
 #[cfg(test)]
 mod power_cut;
+#[cfg(test)]
+mod refused;

@@ -1,5 +1,6 @@
 //! Where rows go. A sink prepares (everything durable, nothing visible) and commits (everything visible, once).
 
+pub mod conformance;
 pub mod table;
 
 use std::collections::BTreeMap;
@@ -133,6 +134,7 @@ pub trait Anchor: Send + Sync {
     async fn forget(&self, pipeline: &str) -> Result<()>;
     /// Keeps `snapshot` and everything above from being expired, on behalf of `user`.
     async fn pin(&self, user: &CommitUser, snapshot: u64) -> Result<()>;
-    /// Takes away the pins of a pipeline's users (`<pipeline>-<uuid>`) but those in `keep`.
-    async fn unpin(&self, pipeline: &str, keep: &[CommitUser]) -> Result<()>;
+    /// Takes away the pins of a pipeline's lineages that were opened by a checkpoint below `before`. Those of later ones stay: the caller
+    /// may be the older of two processes.
+    async fn unpin(&self, pipeline: &str, before: u64) -> Result<()>;
 }

@@ -89,6 +89,8 @@ pub struct Chain {
     pub(crate) resumed: bool,
     pub(crate) pending: bool,
     pub(crate) last_written: Duration,
+    /// A person's words by which the greatest was finished: the next checkpoint records them.
+    pub(crate) resolved: BTreeMap<String, Resolution>,
 }
 
 impl Chain {
@@ -129,9 +131,8 @@ impl Chain {
     /// Should there be a checkpoint although there is nothing to commit? Once an hour, when offsets moved or a floor is old.
     pub(crate) fn tick_is_due(&self, offsets: &Offsets) -> bool {
         let now = self.env().now_ms();
-        let hour = i64::try_from(FLOOR_AGE.as_millis()).unwrap_or(i64::MAX);
         let silent = self.env().monotonic().saturating_sub(self.last_written) >= FLOOR_AGE;
-        silent && (!self.offsets.covers(offsets) || self.sinks.iter().any(|s| now - s.state.floor_read >= hour))
+        silent && (!self.offsets.covers(offsets) || self.sinks.iter().any(|s| is_old(s.state.floor_read, now)))
     }
 
     /// Writes the next checkpoint and owns it. `messages`: per sink, in the order in which the sinks were given; none: nothing for this
@@ -185,7 +186,7 @@ impl Chain {
             start: before.start.clone(),
             from: None,
             close: None,
-            resolved: BTreeMap::new(),
+            resolved: self.resolved.clone(),
             sinks,
         }
     }
@@ -193,7 +194,7 @@ impl Chain {
     /// A head to serve as floor, when the present one is old. `last` holds there: the previous commit is confirmed.
     async fn newer_floor(&self, sink: &ChainSink) -> Result<Option<(Floor, i64)>> {
         let now = self.env().now_ms();
-        if now - sink.state.floor_read < i64::try_from(FLOOR_AGE.as_millis()).unwrap_or(i64::MAX) {
+        if !is_old(sink.state.floor_read, now) {
             return Ok(None);
         }
         Ok(Some((sink.sink.anchor().head().await?, now)))
@@ -237,6 +238,7 @@ impl Chain {
     /// The checkpoint is finished everywhere: remember it, raise pins, drop old checkpoints.
     pub(crate) async fn settle(&mut self, written: Written) -> Result<()> {
         self.offsets = written.checkpoint.offsets.clone();
+        self.resolved.clear();
         if written.checkpoint.has_messages() {
             self.with_messages.insert(written.checkpoint.seq);
         }
@@ -244,7 +246,7 @@ impl Chain {
         self.pending = false;
         if self.greatest.checkpoint.kind == CheckpointKind::Closed {
             for sink in &self.sinks {
-                sink.sink.anchor().unpin(self.ledger.pipeline(), &[]).await?;
+                sink.sink.anchor().unpin(self.ledger.pipeline(), self.greatest.checkpoint.opened + 1).await?;
             }
         } else {
             self.raise_pins().await?;
@@ -274,6 +276,12 @@ impl Chain {
         }
         Ok(())
     }
+}
+
+/// Is a floor that was read at `read` due to be read again? One from the future was read by a clock that is not to be trusted.
+fn is_old(read: i64, now: i64) -> bool {
+    let hour = i64::try_from(FLOOR_AGE.as_millis()).unwrap_or(i64::MAX);
+    !(0..hour).contains(&now.saturating_sub(read))
 }
 
 /// The identifier under which a checkpoint's messages land.

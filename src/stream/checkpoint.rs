@@ -6,9 +6,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::format::{CommitUser, Digest, Floor};
+use crate::format::{CommitUser, Digest, END_OF_INPUT, Floor};
 use crate::sink::{ClosedAt, Message, Resolution};
 use crate::source::Offsets;
+use crate::stream::chain::identifier_of;
 
 /// The version that this code writes and the greatest that it reads.
 pub const VERSION: u32 = 1;
@@ -215,6 +216,12 @@ impl Checkpoint {
         if checkpoint.seq != seq {
             return Err(Error::data(format!("the checkpoint says that it is seq {}, its name says {seq}", checkpoint.seq)));
         }
+        // Also bounds `seq`: there is always a next one.
+        if checkpoint.identifier != identifier_of(checkpoint.kind, seq) || seq >= END_OF_INPUT.unsigned_abs() - 1 || checkpoint.opened > seq
+        {
+            let what = format!("checkpoint {seq} has identifier {} and was opened by {}", checkpoint.identifier, checkpoint.opened);
+            return Err(Error::data(what).hint(unreadable()));
+        }
         Ok(checkpoint)
     }
 
@@ -238,7 +245,7 @@ impl Checkpoint {
 
 fn sum_over_files(sink: &SinkEntry, key: &str) -> u64 {
     let files = sink.messages.iter().flatten().filter_map(|m| m.get("files")?.as_array()).flatten();
-    files.filter_map(|f| f.get(key)?.as_u64()).sum()
+    files.filter_map(|f| f.get(key)?.as_u64()).fold(0, u64::saturating_add)
 }
 
 /// What was learned by closing a lineage in its sinks.

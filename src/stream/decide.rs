@@ -87,17 +87,22 @@ pub fn after(checkpoint: &Checkpoint, entry: &SinkEntry, outcome: &Outcome, now:
 /// `since` and `covered` of a sink of the new lineage, once its old lineage was closed there at `closed_at`. `back_to`: the offsets of the
 /// checkpoint that a rewind goes back to.
 pub fn after_close(mode: FromMode, close: &CloseEntry, closed_at: ClosedAt, back_to: &Offsets) -> (Offsets, Offsets) {
+    let (since, covered) = match close.identifier {
+        // It had nothing pending here: all that the checkpoint passed over is settled.
+        None => (close.since.clone(), close.covered.max(&close.offsets)),
+        Some(pending) if closed_at == Some(pending) => {
+            let settled = close.covered.max(&close.offsets);
+            (settled.clone(), settled)
+        }
+        Some(_) => (close.since.clone(), close.covered.clone()),
+    };
     match mode {
-        FromMode::Rewind => (back_to.clone(), back_to.clone()),
-        FromMode::Abandon => match close.identifier {
-            // It had nothing pending here: all that the checkpoint passed over is settled.
-            None => (close.since.clone(), close.covered.max(&close.offsets)),
-            Some(pending) if closed_at == Some(pending) => {
-                let settled = close.covered.max(&close.offsets);
-                (settled.clone(), settled)
-            }
-            Some(_) => (close.since.clone(), close.covered.clone()),
-        },
+        FromMode::Abandon => (since, covered),
+        // A sink that lags (a backfill, or what was given up) may stand before that checkpoint: going back never skips what it lacks.
+        FromMode::Rewind => {
+            let at = back_to.min(&covered);
+            (at.clone(), at)
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::error::{Error, Result};
 use crate::format::Digest;
 use crate::publish::{Publication, publish};
@@ -63,11 +65,27 @@ impl Ledger {
 
     /// Reads a checkpoint; none when it is not there.
     pub async fn read(&self, seq: u64) -> Result<Option<Written>> {
-        let name = self.name(seq);
-        let Some(bytes) = self.store.get(&name).await? else { return Ok(None) };
-        let place = || format!("{}/{name}", self.store.url());
-        let checkpoint = Checkpoint::from_bytes(&bytes, &self.pipeline, seq).map_err(|e| e.at(place()))?;
-        Ok(Some(Written { checkpoint, digest: Digest::of(&bytes) }))
+        self.bytes(seq).await?.map(|bytes| self.decoded(&bytes, seq)).transpose()
+    }
+
+    async fn bytes(&self, seq: u64) -> Result<Option<Bytes>> {
+        self.store.get(&self.name(seq)).await
+    }
+
+    fn decoded(&self, bytes: &[u8], seq: u64) -> Result<Written> {
+        let place = || format!("{}/{}", self.store.url(), self.name(seq));
+        let checkpoint = Checkpoint::from_bytes(bytes, &self.pipeline, seq).map_err(|e| e.at(place()))?;
+        Ok(Written { checkpoint, digest: Digest::of(bytes) })
+    }
+
+    /// `Fenced` when another run has written a checkpoint above `seen` (none: any at all). Asked before a start gives up on what it saw: it may
+    /// have looked at tables that a newer owner works on.
+    pub(crate) async fn no_other_run_since(&self, seen: Option<u64>, run: &str) -> Result<()> {
+        let Some(greatest) = self.list().await?.last().copied().filter(|g| seen.is_none_or(|s| *g > s)) else { return Ok(()) };
+        match self.read(greatest).await? {
+            Some(written) if written.checkpoint.writer.run == run => Ok(()),
+            _ => Err(self.fenced(greatest).await),
+        }
     }
 
     /// The greatest checkpoint, made durable before anybody acts on it; none when the chain is empty.
@@ -128,11 +146,10 @@ impl Ledger {
         let mut all = vec![from.clone()];
         let mut parent = from.checkpoint.parent;
         while let Some(link) = parent {
-            let Some(written) = self.read(link.seq).await? else { break };
-            if written.digest != link.sha256 {
-                break; // left over by retention that another process did not finish; not part of this history
-            }
-            parent = written.checkpoint.parent;
+            // Of other bytes: left over by retention that another process did not finish, or damaged; not part of this history.
+            let Some(bytes) = self.bytes(link.seq).await?.filter(|b| Digest::of(b) == link.sha256) else { break };
+            let written = self.decoded(&bytes, link.seq)?;
+            parent = written.checkpoint.parent.filter(|p| p.seq < link.seq);
             all.push(written);
         }
         Ok(all)

@@ -30,6 +30,8 @@ impl Chain {
     {
         let env = Env::real();
         let store = Store::open(location, &env, StoreOptions::default())?;
+        let tables: Vec<&Table> = tables.into_iter().collect();
+        check_places(&store, pipeline, &tables)?;
         let options = ChainOptions::default();
         let timeout = options.patience;
         let configured = tables
@@ -72,6 +74,28 @@ impl Chain {
         self.commit(owned).await?;
         Ok(())
     }
+}
+
+/// What the pipeline file checks for those who have one.
+fn check_places(chain: &Store, pipeline: &str, tables: &[&Table]) -> Result<()> {
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let first = pipeline.chars().next().is_some_and(word);
+    if !first || pipeline.len() > 63 || !pipeline.chars().all(|c| word(c) || c == '_' || c == '-') {
+        return Err(Error::invalid(format!("`{pipeline}` cannot name a pipeline"))
+            .hint("use at most 63 of a-z, 0-9, `_` and `-`, beginning with a letter or a digit"));
+    }
+    let mut places = std::collections::BTreeSet::new();
+    for table in tables {
+        if chain.is_local() && !table.store().is_local() {
+            return Err(Error::invalid(format!("the chain is on local disk ({}), and this table is not", chain.url()))
+                .at(table.url())
+                .hint("put the chain where the tables are: without this disk nobody could tell what was landed"));
+        }
+        if !places.insert(table.store().physical_url()?) {
+            return Err(Error::invalid("this table is given twice").at(table.url()).hint("give each table once"));
+        }
+    }
+    Ok(())
 }
 
 fn to_messages(messages: Vec<CommitMessage>) -> Result<Vec<Message>> {

@@ -1,5 +1,9 @@
 //! The streaming path: the chain of checkpoints, what a start makes of it, and the one loop that carries records into sinks.
 //!
+//! A program with its own loop uses [`Chain`] alone. This one dies twice on the way, and every row is there once:
+//!
+#![doc = concat!("```\n", include_str!("../../examples/own_loop.rs"), "\n```")]
+//!
 //! Read in this order: `checkpoint` (the object), `decide` (pure), `ledger` (the objects on the store), `start`, `chain`, `coordinator`.
 
 mod chain;
@@ -11,8 +15,11 @@ mod event;
 mod ledger;
 mod library;
 mod properties;
+mod registered;
 mod sinks;
 mod start;
+#[cfg(test)]
+mod tests;
 pub mod watermark;
 
 pub use self::chain::{Chain, ChainOptions, Committed, Configured, Owned};

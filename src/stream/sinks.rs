@@ -1,6 +1,6 @@
 //! The sinks at hand during a start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::sink::Sink;
@@ -18,14 +18,25 @@ pub(crate) struct Sinks {
     others: BTreeMap<String, Box<dyn Sink>>,
     /// `--adopt`: where the chain says that a sink is -> where it is.
     pub(crate) moved: BTreeMap<String, String>,
+    /// Dropped, and not there any more.
+    pub(crate) gone: BTreeSet<String>,
 }
 
 impl Sinks {
-    pub(crate) fn new(configured: Vec<Configured>) -> Self {
-        let order = configured.iter().map(|c| c.sink.anchor().url().to_owned()).collect();
+    /// `Invalid` when there are none, or two of them are one.
+    pub(crate) fn new(configured: Vec<Configured>) -> Result<Self> {
+        let order: Vec<String> = configured.iter().map(|c| c.sink.anchor().url().to_owned()).collect();
         let roles = configured.iter().map(|c| (c.sink.anchor().url().to_owned(), c.role)).collect();
         let configured = configured.into_iter().map(|c| (c.sink.anchor().url().to_owned(), c)).collect();
-        Sinks { order, configured, roles, others: BTreeMap::new(), moved: BTreeMap::new() }
+        if order.is_empty() {
+            return Err(Error::invalid("there are no sinks").hint("give at least one"));
+        }
+        if let Some((i, url)) = order.iter().enumerate().find(|(i, url)| order[..*i].contains(url)) {
+            return Err(Error::invalid(format!("sink {} is a table that another sink writes to", i + 1))
+                .at(url)
+                .hint("give each table once"));
+        }
+        Ok(Sinks { order, configured, roles, others: BTreeMap::new(), moved: BTreeMap::new(), gone: BTreeSet::new() })
     }
     pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &dyn Sink)> {
         self.configured.iter().map(|(url, c)| (url, c.sink.as_ref())).chain(self.others.iter().map(|(url, s)| (url, s.as_ref())))
@@ -42,7 +53,8 @@ impl Sinks {
         }
         if !self.others.contains_key(url) {
             let sink = opener.open(url, format).await.map_err(|e| {
-                e.at("a sink of the greatest checkpoint").hint(format!("if the table is gone for good: --abandon N --drop-sink {url}"))
+                e.at("a sink of the greatest checkpoint")
+                    .hint(format!("if the table is gone for good: --drop-sink {url}, and --abandon N if a checkpoint is pending"))
             })?;
             self.others.insert(url.to_owned(), sink);
         }

@@ -62,20 +62,31 @@ impl Start<'_> {
     /// Runs the start. None: a bounded source has nothing to read, and nothing was written.
     pub async fn run(self, configured: Vec<Configured>, source: &mut dyn Source) -> Result<Option<Chain>> {
         let greatest = self.ledger.greatest().await?;
+        let seen = greatest.as_ref().map(|w| w.checkpoint.seq);
+        let (ledger, run) = (self.ledger.clone(), self.writer.run.clone());
+        match self.run_from(greatest, configured, source).await {
+            // A newer owner may have changed the tables under this start: then it is older, and nothing is wrong with them.
+            Err(error) if error.kind() == Kind::Data => {
+                ledger.no_other_run_since(seen, &run).await?;
+                Err(error)
+            }
+            other => other,
+        }
+    }
+
+    async fn run_from(self, greatest: Option<Written>, configured: Vec<Configured>, source: &mut dyn Source) -> Result<Option<Chain>> {
         let facts =
             greatest.as_ref().map(|w| Greatest { seq: w.checkpoint.seq, kind: w.checkpoint.kind, messages: w.checkpoint.has_messages() });
         let (first, then) = start(facts, self.options.asked).map_err(|e| e.at(self.ledger.location()))?;
-        let mut sinks = Sinks::new(configured);
+        let mut sinks = Sinks::new(configured)?;
+        self.options.check(greatest.as_ref(), &sinks).map_err(|e| e.at(self.ledger.location()))?;
         if let Some(written) = &greatest {
             self.adopt_moved_sinks(written, &mut sinks).await?;
-            for (url, entry) in written.checkpoint.sinks.iter().filter(|(url, _)| !self.dropped(url)) {
-                let now_at = sinks.now_at(url);
-                sinks.get(&now_at, entry, self.opener).await?;
-            }
+            self.open_named(written, &mut sinks).await?;
         }
-        self.check_registrations(greatest.as_ref(), &sinks).await?;
+        self.check_tables(greatest.as_ref(), &sinks).await?;
         let Some(written) = greatest else { return self.begin(None, sinks, source).await };
-        if written.checkpoint.start != self.start && self.options.asked == Asked::default() {
+        if written.checkpoint.start != self.start && self.options.asked.rewind.is_none() {
             return Err(Error::invalid(format!(
                 "`start` was {:?} when the pipeline began and is {:?} now; it cannot change under a running pipeline",
                 written.checkpoint.start, self.start
@@ -94,79 +105,8 @@ impl Start<'_> {
                 self.begin(Some((written, states)), sinks, source).await
             }
             Then::GoOn => self.go_on(written, states, sinks, source).await.map(Some),
-            Then::GoBack(mode) => self.go_back(written, mode, sinks, source).await.map(Some),
+            Then::GoBack(mode) => self.go_back((written, states), mode, sinks, source).await.map(Some),
         }
-    }
-
-    // ---- registrations -------------------------------------------------------------------------------------------------------------
-
-    /// I14: a lost, moved, mistyped or older chain stops.
-    async fn check_registrations(&self, greatest: Option<&Written>, sinks: &Sinks) -> Result<()> {
-        let here = self.ledger.location();
-        for (url, sink) in sinks.all() {
-            for r in sink.anchor().registrations(self.ledger.pipeline()).await? {
-                let theirs = format!("checkpoint {} of chain {} at {}", r.seq, r.chain, r.location);
-                let problem = match greatest {
-                    None if self.options.forget => {
-                        sink.anchor().forget(self.ledger.pipeline()).await?;
-                        break;
-                    }
-                    None => Some((
-                        format!("pipeline `{}` has written to this table before ({theirs}), and there is no chain at {here}", r.pipeline),
-                        "the chain was moved, deleted or mistyped: set checkpoint.location to where it is; --forget begins anew and writes everything again",
-                    )),
-                    Some(w) if r.chain != w.checkpoint.chain && self.options.adopt => None,
-                    Some(w) if r.chain != w.checkpoint.chain => Some((
-                        format!("this table belongs to {theirs}; the chain at {here} is {}", w.checkpoint.chain),
-                        "two pipelines have one name: give one another; or take the table over with --adopt",
-                    )),
-                    Some(w) if r.seq > w.checkpoint.seq => Some((
-                        format!("the table knows of {theirs}; the greatest checkpoint at {here} is {}", w.checkpoint.seq),
-                        "the chain is older than the table, as after restoring a backup: restore the newest one; going on would double rows",
-                    )),
-                    Some(_) if (r.location != here || &r.sink != url) && !self.options.adopt => Some((
-                        format!(
-                            "the table says that its chain lies at {} and calls it {}; now they are at {here} and {url}",
-                            r.location, r.sink
-                        ),
-                        "if both were moved on purpose and no copy is left behind, say so with --adopt",
-                    )),
-                    Some(_) => None,
-                };
-                if let Some((what, hint)) = problem {
-                    return Err(Error::data(what).at(url).hint(hint));
-                }
-            }
-            if self.options.adopt {
-                sink.anchor().forget(self.ledger.pipeline()).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// `--adopt` of moved sinks: a sink that the chain names and the file does not is matched with one that the file names and the chain
-    /// does not, by the table's identity.
-    async fn adopt_moved_sinks(&self, written: &Written, sinks: &mut Sinks) -> Result<()> {
-        if !self.options.adopt {
-            return Ok(());
-        }
-        let mut new = Vec::new();
-        for (url, sink) in sinks.all() {
-            if !written.checkpoint.sinks.contains_key(url) {
-                new.push((url.clone(), sink.anchor().head().await?.table));
-            }
-        }
-        for (old, entry) in &written.checkpoint.sinks {
-            if sinks.configured.contains_key(old) {
-                continue;
-            }
-            let matching: Vec<&String> = new.iter().filter(|(_, table)| table == &entry.floor.table).map(|(url, _)| url).collect();
-            if let [url] = matching[..] {
-                self.events.tell(Event::Warning { text: format!("{old} is at {url} now") });
-                sinks.moved.insert(old.clone(), url.clone());
-            }
-        }
-        Ok(())
     }
 
     // ---- finishing the greatest ----------------------------------------------------------------------------------------------------
@@ -180,7 +120,13 @@ impl Start<'_> {
         };
         let mut states = BTreeMap::new();
         for (url, entry) in &checkpoint.sinks {
-            if self.dropped(url) {
+            if sinks.gone.contains(url) {
+                if entry.messages.is_some() && first != First::GiveUp {
+                    let n = checkpoint.seq;
+                    return Err(Error::data(format!("the pending checkpoint {n} has rows for a table that is gone")).at(url).hint(format!(
+                        "restore the table; or give the checkpoint up, here and where it has not landed yet: --abandon {n} --drop-sink {url}"
+                    )));
+                }
                 continue;
             }
             let now_at = sinks.now_at(url);
@@ -190,8 +136,9 @@ impl Start<'_> {
                 (CheckpointKind::Open, _) => self.establish(checkpoint, &now_at, entry.floor.id, sink).await?,
                 (_, First::GiveUp) => Outcome { already: true, floor: entry.floor.clone(), last: entry.last },
                 _ => {
+                    let outcome = self.finish_sink(written, url, entry, sink).await?;
                     self.keep_anchored(checkpoint, &now_at, entry, sink).await?;
-                    self.finish_sink(written, url, entry, sink).await?
+                    outcome
                 }
             };
             let mut state = after(checkpoint, entry, &outcome, now);
@@ -228,10 +175,12 @@ impl Start<'_> {
         Ok(Outcome { already: true, floor: sink.anchor().head().await?, last: None })
     }
 
-    /// A start repeats what is missing. The pin may stand higher already, so it is written only up to what the checkpoint owns.
+    /// A start repeats what is missing, once the table has turned out to be as the checkpoint says: a start that must stop writes nothing.
+    /// The pin may stand higher already; it is written only up to what the checkpoint owns.
     async fn keep_anchored(&self, checkpoint: &Checkpoint, url: &str, entry: &SinkEntry, sink: &dyn Sink) -> Result<()> {
         if checkpoint.kind == CheckpointKind::Closed {
-            return sink.anchor().unpin(self.ledger.pipeline(), &[]).await;
+            sink.anchor().register(&self.registration(checkpoint, url)).await?;
+            return sink.anchor().unpin(self.ledger.pipeline(), checkpoint.opened + 1).await;
         }
         self.anchor(checkpoint, url, entry.floor.id, sink).await
     }
@@ -241,7 +190,7 @@ impl Start<'_> {
         anchor.register(&self.registration(checkpoint, url)).await?;
         anchor.pin(&checkpoint.user, floor).await?;
         // A lineage that this checkpoint closes is closed in every sink by now; its pins may go.
-        anchor.unpin(self.ledger.pipeline(), std::slice::from_ref(&checkpoint.user)).await
+        anchor.unpin(self.ledger.pipeline(), checkpoint.opened).await
     }
 
     fn registration(&self, checkpoint: &Checkpoint, url: &str) -> Registration {
@@ -260,7 +209,7 @@ impl Start<'_> {
         let pending = self.pending_of(written).await?;
         let mut closed = ClosedSinks::new();
         for (url, old) in &close.sinks {
-            if self.dropped(url) {
+            if sinks.gone.contains(url) {
                 continue;
             }
             let now_at = sinks.now_at(url);
@@ -286,7 +235,8 @@ impl Start<'_> {
             floor: old.floor.clone(),
             last: old.last,
             pending: old.identifier.map(|id| (id, old.digest)),
-            messages: pending.get(url).and_then(|e| e.messages.clone()),
+            // A sink that was moved meanwhile has another url in the parent; its floor is the same.
+            messages: pending.get(url).or_else(|| pending.values().find(|e| e.floor == old.floor)).and_then(|e| e.messages.clone()),
             properties: identity(&context),
             resolve: self.options.resolve.get(url).copied(),
         };
@@ -306,7 +256,7 @@ impl Start<'_> {
         Ok(parent.map(|p| p.checkpoint.sinks).unwrap_or_default())
     }
 
-    fn dropped(&self, url: &str) -> bool {
+    pub(super) fn dropped(&self, url: &str) -> bool {
         self.options.drop_sinks.iter().any(|d| d.trim_end_matches('/') == url)
     }
 
@@ -333,25 +283,29 @@ impl Start<'_> {
     ) -> Result<Option<Chain>> {
         let from = before.as_ref().map(|(w, _)| &w.checkpoint.offsets);
         let resolved = source.resolve(from).await?;
-        if !anything_to_read(&resolved.start, resolved.stop.as_ref()) {
+        let known = before.as_ref().map(|(w, _)| &w.checkpoint);
+        let old: Option<BTreeSet<String>> = known.map(|k| k.sinks.keys().map(|url| sinks.now_at(url)).collect());
+        let backfills = |url: &String| self.options.backfill && old.as_ref().is_some_and(|old| !old.contains(url));
+        // With a backfill the lineage begins where the source does; nothing between is settled for all.
+        let from_start = sinks.order.iter().any(backfills);
+        let offsets = if from_start { Offsets::default() } else { resolved.start.clone() };
+        if !anything_to_read(&offsets, resolved.stop.as_ref()) {
             return Ok(None);
         }
         if let Some((written, _)) = &before {
-            self.no_sink_is_missing(&written.checkpoint, &sinks)?;
+            self.let_go_of_dropped(&written.checkpoint, &sinks).await?;
         }
-        let known = before.as_ref().map(|(w, _)| &w.checkpoint);
         let user = self.fresh_user();
         let mut entries = BTreeMap::new();
         for url in sinks.order.clone() {
             let configured = sinks.configured.get(&url).ok_or_else(|| Error::internal("a sink is missing"))?;
-            let is_new = known.is_some_and(|k| !k.sinks.contains_key(&url));
-            let begins = if is_new && self.options.backfill { Offsets::default() } else { resolved.start.clone() };
+            let begins = if backfills(&url) { Offsets::default() } else { resolved.start.clone() };
             let mut entry = self.open_entry(configured, &begins).await?;
-            entry.covered = (begins != resolved.start).then_some(begins);
+            entry.covered = (begins != offsets).then_some(begins);
             entry.predecessor = known.map(|k| k.user.clone());
             entries.insert(url, entry);
         }
-        let mut open = self.open(before.as_ref().map(|(w, _)| w), user, resolved.start, resolved.stop, entries);
+        let mut open = self.open(before.as_ref().map(|(w, _)| w), user, offsets, resolved.stop, entries);
         open.chain = known.map_or_else(|| open.nonce.clone(), |k| k.chain.clone());
         let (written, _) = self.ledger.own(open, self.chain.patience).await?;
         let states = self.finish(&written, First::Finish, &mut sinks).await?;
@@ -369,11 +323,12 @@ impl Start<'_> {
     ) -> Result<Chain> {
         let reached = !anything_to_read(&written.checkpoint.offsets, written.checkpoint.stop.as_ref());
         let mut stop = written.checkpoint.stop.clone();
-        if reached && written.checkpoint.kind == CheckpointKind::Data {
+        if reached {
             stop = source.resolve(Some(&written.checkpoint.offsets)).await?.stop;
         }
         let mut changed = stop != written.checkpoint.stop || !sinks.moved.is_empty() || written.checkpoint.close.is_some();
-        if self.no_sink_is_missing(&written.checkpoint, &sinks)? {
+        changed |= !self.options.resolve.is_empty();
+        if self.let_go_of_dropped(&written.checkpoint, &sinks).await? {
             states.retain(|url, _| sinks.configured.contains_key(url));
             changed = true;
         }
@@ -405,13 +360,25 @@ impl Start<'_> {
 
     /// Rewind and abandon: an `open` that closes the lineage before it is owned first, then every sink is closed, and only then is it
     /// decided what each sink lacks.
-    async fn go_back(&self, written: Written, mode: FromMode, mut sinks: Sinks, source: &mut dyn Source) -> Result<Chain> {
+    async fn go_back(
+        &self,
+        (written, states): (Written, BTreeMap<String, SinkState>),
+        mode: FromMode,
+        mut sinks: Sinks,
+        source: &mut dyn Source,
+    ) -> Result<Chain> {
         let parent = &written.checkpoint;
         let target = match mode {
             FromMode::Abandon => written.clone(),
             FromMode::Rewind => self.reachable(&written).await?,
         };
-        let close_entries = parent.sinks.iter().map(|(url, e)| (sinks.now_at(url), close_entry(&written, e))).collect();
+        let there = || parent.sinks.iter().filter(|(url, _)| !sinks.gone.contains(*url));
+        let facts = |(url, e): (&String, &SinkEntry)| {
+            let now_at = sinks.now_at(url);
+            let entry = close_entry(&written, e, states.get(&now_at));
+            (now_at, entry)
+        };
+        let close_entries = there().map(facts).collect();
         let offsets = match mode {
             FromMode::Rewind => target.checkpoint.offsets.clone(),
             // Nothing is settled before the sinks are closed; the least that was settled before is safe.
@@ -420,7 +387,8 @@ impl Start<'_> {
         let resolved = source.resolve(Some(&offsets)).await?;
         let user = self.fresh_user();
         let mut entries = BTreeMap::new();
-        for (url, old) in parent.sinks.iter().filter(|(url, _)| !self.dropped(url)) {
+        let there: Vec<_> = there().map(|(url, e)| (url.clone(), e.clone())).collect();
+        for (url, old) in &there {
             let now_at = sinks.now_at(url);
             let sink = sinks.get(&now_at, old, self.opener).await?;
             let (floor, now) = (sink.anchor().head().await?, self.ledger.store().env().now_ms());
@@ -525,13 +493,18 @@ impl Start<'_> {
         CommitUser::new(format!("{}-{}", self.ledger.pipeline(), self.ledger.store().env().uuid()))
     }
 
-    /// True when sinks were dropped on purpose; `Invalid` when the file lacks one that was not.
-    fn no_sink_is_missing(&self, checkpoint: &Checkpoint, sinks: &Sinks) -> Result<bool> {
+    /// True when sinks were dropped on purpose; `Invalid` when the file lacks one that was not. What is dropped is not kept from expiring any
+    /// longer; should this start die before it is recorded, the next one pins it again.
+    async fn let_go_of_dropped(&self, checkpoint: &Checkpoint, sinks: &Sinks) -> Result<bool> {
         let missing: Vec<&String> = checkpoint.sinks.keys().filter(|url| !sinks.configured.contains_key(&sinks.now_at(url))).collect();
         if let Some(url) = missing.iter().find(|url| !self.dropped(url)) {
             return Err(Error::invalid(format!("the pipeline has written to {url}, and the pipeline file does not name it any more"))
                 .at(self.ledger.location())
                 .hint(format!("put it back, or say that it goes with --drop-sink {url}; a moved one is taken along with --adopt")));
+        }
+        for (url, sink) in sinks.all().filter(|(url, _)| missing.contains(url)) {
+            tracing::info!(url, "dropped");
+            sink.anchor().unpin(self.ledger.pipeline(), checkpoint.opened + 1).await?;
         }
         Ok(!missing.is_empty())
     }
@@ -552,6 +525,7 @@ impl Start<'_> {
             options: self.chain.clone(),
             writer: self.writer.clone(),
             events: self.events.clone(),
+            resolved: self.options.resolve.clone(),
             greatest,
             sinks: sinks.into_iter().map(|(url, sink, state)| ChainSink { url, sink, state, pinned: None }).collect(),
             seqs,
@@ -566,8 +540,11 @@ impl Start<'_> {
     }
 }
 
-fn close_entry(parent: &Written, entry: &SinkEntry) -> CloseEntry {
+/// The facts of a lineage that is to be closed. Where nothing was pending, `state` knows better than the entry: the parent may itself have
+/// closed a lineage, and what each sink lacked was learned only by that.
+fn close_entry(parent: &Written, entry: &SinkEntry, state: Option<&SinkState>) -> CloseEntry {
     let checkpoint = &parent.checkpoint;
+    let state = state.filter(|_| entry.messages.is_none());
     CloseEntry {
         format: entry.format.clone(),
         floor: entry.floor.clone(),
@@ -575,8 +552,8 @@ fn close_entry(parent: &Written, entry: &SinkEntry) -> CloseEntry {
         identifier: entry.messages.is_some().then_some(checkpoint.identifier),
         digest: parent.digest,
         offsets: checkpoint.offsets.clone(),
-        since: entry.since.clone(),
-        covered: checkpoint.covered(entry).clone(),
+        since: state.map_or(&entry.since, |s| &s.since).clone(),
+        covered: state.map_or_else(|| checkpoint.covered(entry), |s| &s.covered).clone(),
     }
 }
 

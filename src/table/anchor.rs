@@ -68,12 +68,19 @@ impl Anchor for Table {
         self.log.pin(user, snapshot.max(1)).await
     }
 
-    async fn unpin(&self, pipeline: &str, keep: &[CommitUser]) -> Result<()> {
+    async fn unpin(&self, pipeline: &str, before: u64) -> Result<()> {
         let prefix = format!("{pipeline}-");
-        for (user, _) in self.log.pins(&prefix).await? {
+        // Pins first: a lineage is registered before it is pinned, so a pin that is seen here and has no registration below is nobody's.
+        let pins = self.log.pins(&prefix).await?;
+        if pins.is_empty() {
+            return Ok(());
+        }
+        let registered = self.registrations(pipeline).await?;
+        for (user, _) in pins {
             // `orders-` also begins the users of a pipeline called `orders-eu`; after ours comes a uuid and nothing else.
             let ours = user.as_str().strip_prefix(&prefix).is_some_and(|rest| uuid::Uuid::try_parse(rest).is_ok());
-            if ours && !keep.contains(&user) {
+            let later = registered.iter().any(|r| r.user == user && r.seq >= before);
+            if ours && !later {
                 self.log.unpin(&user).await?;
             }
         }

@@ -9,6 +9,9 @@ use crate::table::Table;
 use crate::table::commit::{Done, Loop, Request, identifier};
 use crate::table::decide::Ask;
 
+#[cfg(test)]
+mod tests;
+
 /// Commits messages of one user. Identifiers must rise; after a failure use [`TableCommit::filter_and_commit`] with everything that is
 /// not known to have landed.
 pub struct TableCommit {
@@ -66,6 +69,12 @@ impl TableCommit {
             .hint("a commit that may have landed before goes through filter_and_commit"));
         }
         let committable = Committable { user: self.user.clone(), identifier: id, checkpoint: None, watermark, properties, messages };
+        self.publish(committable, last, &floor).await
+    }
+
+    /// Lands it on top of whatever comes, as long as `last` at `floor` is the user's newest.
+    async fn publish(&mut self, committable: Committable, last: Option<i64>, floor: &Floor) -> Result<u64> {
+        let id = committable.identifier;
         let ask = if committable.messages.is_empty() {
             Ask::Empty { identifier: id, digest: None }
         } else {
@@ -73,7 +82,7 @@ impl TableCommit {
         };
         let request = Request {
             user: &self.user,
-            floor: Some(&floor),
+            floor: Some(floor),
             last,
             ask,
             change: Some(Change::Append(committable)),
@@ -84,10 +93,16 @@ impl TableCommit {
         let store = self.table.store();
         let run = Loop { log: self.table.log.as_ref(), store, deadline: store.env().deadline(self.timeout) };
         match run.run(&request).await? {
-            Done::Landed(at) | Done::Already(at) => {
+            Done::Landed(at) => {
                 let snapshot = at.id;
                 self.known = Some((Some(id), at));
                 Ok(snapshot)
+            }
+            // Not there a moment ago, and not published here: there is no checkpoint that could tell whose it is.
+            Done::Already(_) => {
+                Err(Error::conflict(format!("identifier {} of commit user {} was landed by another process", identifier(id), self.user))
+                    .at(self.table.url())
+                    .hint("run one committer at a time for a commit user; the files of this commit are in no snapshot"))
             }
             Done::Fine(_) | Done::Closed(_) => Err(Error::internal("a commit ended as something else")),
         }

@@ -229,6 +229,9 @@ impl PaimonLog {
             if is_floor && floor.and_then(|f| f.sha256).is_some_and(|s| s != sha256) {
                 return Ok(Landed::Other(format!("snapshot {at} has other bytes than when it was last seen")));
             }
+            if is_floor {
+                return Ok(Landed::None); // its bytes are those that the checkpoint speaks of, so what it says of the user holds
+            }
             let snapshot = self.decode(&found, at)?;
             if user.is_some_and(|u| u.as_str() == snapshot.commit_user) {
                 return Ok(Landed::At {

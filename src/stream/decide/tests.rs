@@ -157,6 +157,15 @@ fn a_rewind_goes_back_to_its_checkpoint_in_every_sink() {
 }
 
 #[test]
+fn a_rewind_never_goes_forward_in_a_sink_that_lags() {
+    let k = offsets(&[("a", 55), ("b", 6)]);
+    let given_up = offsets(&[("a", 50), ("b", 6)]);
+    assert_eq!(after_close(FromMode::Rewind, &close_entry(Some(5)), Some(4), &k), (given_up.clone(), given_up));
+    assert_eq!(after_close(FromMode::Rewind, &close_entry(Some(5)), Some(5), &k), (k.clone(), k.clone()));
+    assert_eq!(after_close(FromMode::Rewind, &close_entry(None), Some(4), &k), (k.clone(), k));
+}
+
+#[test]
 fn an_abandon_settles_a_sink_only_where_it_had_landed_or_had_nothing() {
     let settled = offsets(&[("a", 60), ("b", 7)]);
     let close = close_entry(Some(5));

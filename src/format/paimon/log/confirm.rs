@@ -35,6 +35,12 @@ impl PaimonLog {
             self.settle(head, id, true).await;
             return Ok(Standing::In);
         }
+        if staged.files.is_empty() && built_on_head {
+            // Nothing of it can be looked for; but expiry deletes upwards, so a slot whose predecessor stands had not been emptied.
+            // Deleting a snapshot that others have built on would tear a hole into history.
+            self.settle(head, id, false).await;
+            return Ok(Standing::In);
+        }
         if self.newest_holds(&staged.files).await? {
             self.settle(head, id, false).await;
             return Ok(Standing::In);
