@@ -98,7 +98,10 @@ fn after_a_pending_file_is_lost_the_run_stops_and_an_abandon_has_every_row_once(
     let text = std::fs::read_to_string(place.file()).unwrap();
     let second = "  - location: second\n    columns: {id: BIGINT NOT NULL}\ncheckpoint:";
     std::fs::write(place.file(), text.replace("checkpoint:", second)).unwrap();
+    let mut tries = 0;
     let (url_of_second, pending) = loop {
+        tries += 1;
+        assert!(tries < 60, "the moment between two commits was not met");
         // Killed between the two commits of one checkpoint, if the moment is met; else again from there.
         let mut child = place.start(&[]);
         let n = child.until(3, Line::committed);

@@ -14,7 +14,7 @@ use super::{Ended, Line, Place, Running, assert_exact, tally};
 
 /// Where in its life a process was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Moment {
+pub(crate) enum Moment {
     BeforeTheFirst,
     Writing,
     BetweenCheckpointAndCommit,
@@ -45,7 +45,7 @@ impl Moment {
     }
 
     /// By what lies on disk and what the dead process had said.
-    fn of(dead: &Ended, place: &Place) -> Moment {
+    pub(crate) fn of(dead: &Ended, place: &Place) -> Moment {
         if dead.code.is_some() {
             return Moment::TooLate;
         }

@@ -5,6 +5,7 @@
 mod away;
 mod back;
 mod draw;
+mod finish;
 mod kills;
 mod order;
 mod scenarios;
