@@ -115,8 +115,8 @@ fn kill(mut child: Running, aim: Aim, clean: &Clean, left: f64) -> Ended {
             }
         }
         Aim::Line(kind, share, after) => {
-            // The last two checkpoints are `end` and `closed`.
-            let nth = 1 + (share * left * clean.checkpoints.saturating_sub(2) as f64) as usize;
+            // All but `open`, `end` and `closed`.
+            let nth = 1 + (share * left * clean.checkpoints.saturating_sub(3) as f64) as usize;
             let found = match kind {
                 Kind::First => child.until(1 + (share * 2.0) as usize, |_| true),
                 Kind::Opened => child.until(nth, |l| l.opened().is_some()),
@@ -185,7 +185,7 @@ impl Form {
             self.seed + 1,
             self.seed + self.runs
         );
-        assert!(clean.checkpoints >= 22, "20 with rows, and open, end, closed");
+        assert!(clean.checkpoints >= 23, "20 with rows, and open, end, closed");
 
         let mut tables: Vec<PathBuf> = vec![place.table()];
         let mut counts: BTreeMap<Moment, usize> = BTreeMap::new();

@@ -50,13 +50,17 @@ impl Line {
     pub(crate) fn opened(&self) -> Option<&str> {
         self.says().strip_prefix("opened ")
     }
+    /// The event itself, told when it happens; the command tells many of them again, a moment later.
+    fn event(&self) -> &str {
+        self.json["event"].as_str().unwrap_or_default()
+    }
     /// A checkpoint is owned now.
     pub(crate) fn checkpointed(&self) -> bool {
-        self.says().starts_with("checkpoint ") && self.says().contains(" written (")
+        self.event().starts_with("checkpoint ") && self.event().contains(" written (")
     }
     /// A commit has landed now.
     pub(crate) fn committed(&self) -> bool {
-        self.says().starts_with("committed ")
+        self.event().starts_with("committed ")
     }
 }
 
