@@ -1,6 +1,6 @@
-//! Several processes that commit to one table at once, without a chain: the contract of `TableCommit`.
+//! Several processes that commit to one table at once: pipelines, and writers without a chain (the contract of `TableCommit`).
 //!
-//! Each writer is this test binary once more, told by the environment what to do.
+//! Each of those writers is this test binary once more, told by the environment what to do.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use lakeward::schema::Field;
 use lakeward::table::{Table, TableSpec};
 
 use super::kills::number;
-use super::{Line, Running, assert_contiguous, tally};
+use super::{Line, Place, Running, assert_contiguous, assert_lineage, tally, users};
 
 /// Rows of one commit.
 const ROWS: i64 = 3;
@@ -109,4 +109,30 @@ async fn long_what_four_processes_were_acknowledged_is_there() {
     if std::env::var_os("LAKEWARD_LONG").is_some() {
         check(number("LAKEWARD_COMMITS", 250)).await;
     }
+}
+
+#[test]
+fn four_pipelines_on_one_table_lose_and_double_nothing() {
+    const ROWS_EACH: u64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["north", "east", "south", "west"];
+    let source = format!("generate: {{rows: {ROWS_EACH}}}");
+    let places = names.map(|name| Place::at(dir.path(), name, &source, "rows: 20"));
+    let children = places.each_ref().map(|p| p.start(&[])); // all of them find no table and create it
+    let ended = children.map(|c| c.end().with(0));
+    let acknowledged: usize = ended.iter().map(|e| e.lines.iter().filter(|l| l.committed()).count()).sum();
+
+    let snapshots = places[0].snapshots();
+    assert_contiguous(&snapshots);
+    assert_eq!(snapshots.len(), acknowledged);
+    assert!(acknowledged >= names.len() * 15, "{acknowledged}");
+    assert_eq!(users(&snapshots).len(), names.len());
+    for name in names {
+        assert_lineage(snapshots.iter().filter(|s| s["properties"]["lakeward.pipeline"] == name), ROWS_EACH);
+    }
+    assert_eq!(snapshots.last().unwrap()["totalRecordCount"], ROWS_EACH * 4);
+    let wanted: Vec<i64> = (1..=ROWS_EACH.cast_signed()).flat_map(|id| [id; 4]).collect();
+    assert_eq!(places[0].ids(), wanted);
+    let of_one: Vec<&str> = snapshots.iter().map(|s| s["commitUser"].as_str().unwrap()).collect();
+    assert!(of_one.windows(2).filter(|w| w[0] != w[1]).count() > 10, "they did not work at the same time");
 }
