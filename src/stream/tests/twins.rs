@@ -1,7 +1,10 @@
 //! One pipeline started twice: whoever is overtaken ends fenced, and rows are exact whatever the interleaving.
 
+use std::time::Duration;
+
 use super::rig::*;
 use crate::error::Kind;
+use crate::stream::Ledger;
 
 fn odd(id: i64) -> bool {
     id % 2 == 1
@@ -99,5 +102,18 @@ fn an_older_twin_takes_no_pin_of_a_newer_lineage_away() {
         for table in ["one", "two"] {
             assert!(world.pins(table).contains_key(&user), "asleep after {asleep_after}: {:?}", world.pins(table));
         }
+    }
+}
+
+#[test]
+fn a_slot_that_retention_has_emptied_can_be_created_and_is_not_owned() {
+    let world = World::new(&[("a", 58)]);
+    world.run(Setup { keep: 2, ..Setup::one() }).well();
+    let ledger = Ledger::new(world.store("chain", &Default::default()), "p");
+    let mut late = world.checkpoints().pop().unwrap();
+    for seq in [0, 1] {
+        (late.seq, late.opened) = (seq, 0);
+        let error = block_on(ledger.own(late.clone(), Duration::from_secs(1))).unwrap_err();
+        assert!(error.kind() == Kind::Fenced && error.to_string().contains("host host, pid 7"), "{error}");
     }
 }
