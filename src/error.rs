@@ -81,6 +81,7 @@ impl Error {
     /// Says where: a path, a location, `file:line`, a topic with partition and offset. The outermost place wins the first position.
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.at = Some(match self.at {
+            Some(inner) if inner.starts_with(&place.to_string()) => inner, // it says that already, and more
             Some(inner) => format!("{place}: {inner}"),
             None => place.to_string(),
         });

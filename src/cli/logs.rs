@@ -89,7 +89,11 @@ impl Logs {
 
 fn in_words(error: &Error) -> String {
     match error.next_step() {
-        Some(hint) => format!("error: {}\nhint: {hint}\n", without_hint(error)),
+        // The line of the pipeline file comes with the hint; it is read before it.
+        Some(hint) => match hint.split_once('\n') {
+            Some((hint, lines)) => format!("error: {}\n{lines}\nhint: {hint}\n", without_hint(error)),
+            None => format!("error: {}\nhint: {hint}\n", without_hint(error)),
+        },
         None => format!("error: {}\n", without_hint(error)),
     }
 }

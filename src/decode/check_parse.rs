@@ -44,8 +44,11 @@ pub(super) fn parse(text: &str, schema: &Schema) -> Result<(Condition, Vec<usize
     });
     parsed.map_err(|Wrong(at, what)| {
         let before = text.get(..at).unwrap_or(text).chars().count();
-        let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        Error::invalid(format!("check {text:?}: {what}\n    {line}\n    {}^", " ".repeat(before)))
+        // A long check is cut so that the caret stays in view.
+        let skip = if before > 100 { before - 60 } else { 0 };
+        let line: String = text.chars().skip(skip).take(140).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        Error::invalid(format!("check: {what}\n    {line}\n    {}^", " ".repeat(before - skip)))
+            .hint("checks compare columns with values or columns, as in `amount >= 0 and status in ('new', 'paid')`")
     })
 }
 

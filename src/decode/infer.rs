@@ -135,7 +135,7 @@ pub fn infer(format: RecordFormat, options: &CsvOptions, sample: &[Records]) -> 
             "columns cannot be inferred: none of the {} records of the sample has one",
             sample.iter().map(Records::len).sum::<usize>()
         );
-        return Err(Error::invalid(what).hint("list the columns in the pipeline file"));
+        return Err(Error::invalid(what).hint("list the columns in the pipeline file, or correct `decode.format`"));
     }
     let column = |(name, seen): (String, Seen)| ColumnSpec { name, type_text: seen.data_type().to_string(), ..ColumnSpec::default() };
     Ok(table.columns.into_iter().map(column).collect())

@@ -278,7 +278,9 @@ fn parse_expr(text: &str, spec: &ColumnSpec, ty: &DataType, specs: &[ColumnSpec]
     if specs[position].expr.is_some() {
         return Err(Error::invalid(format!("expr: {text}: {argument:?} is itself an expr")).hint("use the column that it is computed from"));
     }
-    function.fits(&types[position].0, ty).map_err(|why| Error::invalid(format!("expr: {text}: {why}")))?;
+    function
+        .fits(&types[position].0, ty)
+        .map_err(|why| Error::invalid(format!("expr: {text}: {why}")).hint("change the type of the column, or the expr"))?;
     Ok(ValueFrom::Expr { function, argument: position, text: text.to_owned() })
 }
 
@@ -379,12 +381,12 @@ mod tests {
             (
                 vec![id.clone(), with(&|s| s.expr = Some("date(id)".into()), "d", "STRING")],
                 vec![],
-                "column \"d\": expr: date(id): date needs a TIMESTAMP or DATE column, and this one is BIGINT",
+                "column \"d\": expr: date(id): date needs a TIMESTAMP or DATE column, and this one is BIGINT; change the type of the column, or the expr",
             ),
             (
                 vec![ts.clone(), with(&|s| s.expr = Some("date(ts)".into()), "d", "BOOLEAN")],
                 vec![],
-                "column \"d\": expr: date(ts): date gives DATE or STRING, and the column is BOOLEAN",
+                "column \"d\": expr: date(ts): date gives DATE or STRING, and the column is BOOLEAN; change the type of the column, or the expr",
             ),
         ] {
             assert_eq!(wrong(&specs, &partition_by), want);

@@ -289,9 +289,7 @@ impl Rows {
             }
             if let Some(why) = &answer {
                 let names = &self.mapping.schema.partition_by;
-                bad.report(row, Stage::Partition, names.first().map(String::as_str), || {
-                    format!("partition by {}: {why}", names.join(", "))
-                });
+                bad.report(row, Stage::Partition, names.first().map(String::as_str), || why.clone());
             }
         }
         Ok(())

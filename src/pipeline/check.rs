@@ -139,7 +139,8 @@ fn by_ending(paths: &[String]) -> Result<Ending> {
             Some(found) => found,
             None => {
                 let what = format!("the ending of `{path}` does not tell its format");
-                return Err(Error::invalid(what).hint("write `decode: {format: json}` or `decode: {format: csv}`"));
+                return Err(Error::invalid(what)
+                    .hint("write `decode: {format: json}` or `decode: {format: csv}`; with --from, add `--set decode.format=json`"));
             }
         };
         match first {

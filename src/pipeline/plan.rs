@@ -55,10 +55,15 @@ impl Planned {
                 (None, Some(table)) => table.schema().fields.iter().map(column_of).collect(),
                 (None, None) => planned.inferred(file, env, sink).await?,
             };
-            let at = |e: Error| file.locate(&format!("sinks.{i}"), e);
-            let mapping = Mapping::build(&specs, &sink.checks, sink.on_new_field, &sink.partition_by).map_err(at)?;
+            let at = |e: Error| file.locate(&part(i, sink, &specs, &e), e);
+            // A table that is there says itself how it is partitioned.
+            let partition_by = match &table {
+                Some(table) if sink.partition_by.is_empty() => table.schema().partition_by.clone(),
+                _ => sink.partition_by.clone(),
+            };
+            let mapping = Mapping::build(&specs, &sink.checks, sink.on_new_field, &partition_by).map_err(at)?;
             let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-            let spec = TableSpec::paimon(mapping.schema.fields.clone()).partition_by(sink.partition_by.clone()).options(options);
+            let spec = TableSpec::paimon(mapping.schema.fields.clone()).partition_by(partition_by).options(options);
             spec.check().map_err(at)?;
             if let Some(table) = &table {
                 table.fits(&spec).map_err(at)?;
@@ -66,7 +71,7 @@ impl Planned {
             let watermark = sink.watermark.as_ref().map(|w| (w.column.clone(), w.lateness));
             let inferred = sink.columns.is_none() && table.is_none();
             let sink = PlannedSink { store, table, spec, mapping: Some(mapping), inferred, watermark };
-            sink.watermark().map_err(at)?;
+            sink.watermark().map_err(|e| file.locate(&format!("sinks.{i}.watermark.column"), e))?;
             planned.sinks.push(sink);
         }
         if let Some(dead) = &file.dead_letter {
@@ -185,14 +190,28 @@ fn column_of(field: &Field) -> ColumnSpec {
     ColumnSpec { name: field.name.clone(), type_text: field.type_text(), ..ColumnSpec::default() }
 }
 
+/// The part of a sink that an error is about: the check, column or list that it names.
+fn part(i: usize, sink: &SinkSpec, specs: &[ColumnSpec], error: &Error) -> String {
+    let (message, place) = (error.message(), error.place().unwrap_or_default());
+    if message.starts_with("check: ") {
+        let shown = sink.checks.iter().enumerate().filter(|(_, check)| message.contains(check.as_str()));
+        let at = shown.max_by_key(|(_, check)| check.len()).map_or(String::new(), |(at, _)| format!(".{at}"));
+        return format!("sinks.{i}.checks{at}");
+    }
+    if message.contains("`partition_by`") || message.contains("partition a table") {
+        return format!("sinks.{i}.partition_by");
+    }
+    let named = |name: &str| place == format!("column {name:?}") || message.contains(&format!("column `{name}`"));
+    match specs.iter().find(|spec| named(&spec.name)) {
+        Some(spec) => format!("sinks.{i}.columns.{}", spec.name),
+        None if message.contains("table option") => format!("sinks.{i}.options"),
+        None => format!("sinks.{i}"),
+    }
+}
+
 /// The first records, read through a second reader: the run's own source is not touched.
 async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Records>> {
     let mut source = sources::open_for_a_look(file, env)?;
-    if !source.replayable() {
-        return Err(
-            Error::invalid("columns cannot be inferred from a source that can be read only once").hint("give each sink its `columns`")
-        );
-    }
     let resolved = source.resolve(None).await?;
     source.seek(&resolved.start, resolved.stop.as_ref()).await?;
     let deadline = env.deadline(SAMPLE_PATIENCE);
@@ -258,8 +277,7 @@ impl Plan {
         lines.extend(splits(&resolved.start, resolved.stop.as_ref()));
         let sample = match planned.sample {
             known if !known.is_empty() => known,
-            _ if source.replayable() => sample(file, env).await?,
-            _ => Vec::new(),
+            _ => sample(file, env).await?,
         };
         let mut sinks = Vec::new();
         for sink in &planned.sinks {

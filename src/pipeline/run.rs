@@ -106,7 +106,7 @@ impl Pipeline {
         let store = self.store_options(Some(events.clone()));
         let ledger = self.ledger(&store)?;
         let mut source = sources::open(file, env)?;
-        if self.nothing_to_read(&ledger, source.as_mut(), &store).await? {
+        if self.nothing_to_read(&ledger, source.as_mut(), &store, &events).await? {
             return Ok(Report { nothing: true, ..Report::default() });
         }
         if !source.replayable() {
@@ -157,7 +157,7 @@ impl Pipeline {
 
     /// A bounded run between lineages that has nothing to read writes nothing, not even an empty table. After a lineage whose tables are all
     /// there the start itself finds out: it also finishes what was left.
-    async fn nothing_to_read(&self, ledger: &Ledger, source: &mut dyn Source, store: &StoreOptions) -> Result<bool> {
+    async fn nothing_to_read(&self, ledger: &Ledger, source: &mut dyn Source, store: &StoreOptions, events: &Events) -> Result<bool> {
         if self.options.asked != Asked::default() || self.options.backfill {
             return Ok(false);
         }
@@ -167,6 +167,10 @@ impl Pipeline {
             other => other.as_ref().map(|w| &w.checkpoint.offsets),
         };
         let resolved = source.resolve(from).await?;
+        if let (file::SourceKind::Files(files), Some(true)) = (&self.file.source.kind, resolved.stop.as_ref().map(|stop| stop.0.is_empty()))
+        {
+            events.tell(Event::Warning { text: format!("no file matches {}", files.paths.join(", ")) });
+        }
         if anything_to_read(&resolved.start, resolved.stop.as_ref()) {
             return Ok(false);
         }

@@ -190,7 +190,7 @@ fn target<'a>(texts: &Texts, node: &'a mut Node, shape: &'static Shape, path: &s
     let below = if done.is_empty() { head.to_owned() } else { format!("{done}.{head}") };
     match shape {
         Map(keys) | Or(Map(keys)) => match keys.iter().find(|(name, _)| *name == head) {
-            Some((_, inner)) => target(texts, child(node, head, mark)?, inner, tail, &below, mark),
+            Some((_, inner)) => target(texts, child(node, head, mark, tail.is_empty())?, inner, tail, &below, mark),
             None => Err(texts.error(mark, unknown_key(head, done), nearest_key(head, keys))),
         },
         List(inner) => target(texts, item(texts, node, head, done, mark)?, inner, tail, &below, mark),
@@ -199,21 +199,22 @@ fn target<'a>(texts: &Texts, node: &'a mut Node, shape: &'static Shape, path: &s
             target(texts, item(texts, node, at.as_deref().unwrap_or(head), done, mark)?, &COLUMN_ITEM, tail, &below, mark)
         }
         Columns => {
-            let column = child(node, head, mark)?;
+            let column = child(node, head, mark, tail.is_empty())?;
             if !tail.is_empty() && matches!(column.value, Value::Scalar { .. }) && !column.is_null() {
                 *column = Node::map(vec![("type", column.clone())], mark); // `name: TYPE` is short for `name: {type: TYPE}`
             }
             target(texts, column, &COLUMN, tail, &below, mark)
         }
-        Free(V) => child(node, path, mark),
-        Free(inner) => target(texts, child(node, head, mark)?, inner, tail, &below, mark),
+        Free(V) => child(node, path, mark, true),
+        Free(inner) => target(texts, child(node, head, mark, tail.is_empty())?, inner, tail, &below, mark),
         V | Or(_) => {
             Err(texts.error(mark, format!("`{done}` is one value and has nothing called `{head}`"), format!("write `--set {done}=...`")))
         }
     }
 }
 
-fn child<'a>(node: &'a mut Node, key: &str, mark: Mark) -> Result<&'a mut Node> {
+/// The entry of a mapping, made when it is not there yet; `last`: it is the one that is set, so that it now stands at `mark`.
+fn child<'a>(node: &'a mut Node, key: &str, mark: Mark, last: bool) -> Result<&'a mut Node> {
     if !matches!(node.value, Value::Map(_)) {
         *node = Node::map(Vec::new(), mark);
     }
@@ -222,6 +223,9 @@ fn child<'a>(node: &'a mut Node, key: &str, mark: Mark) -> Result<&'a mut Node> 
         entries.push(Entry { key: key.to_owned(), key_mark: mark, node: Node::plain("", mark) });
         entries.len() - 1
     });
+    if last {
+        entries[at].key_mark = mark;
+    }
     Ok(&mut entries[at].node)
 }
 

@@ -27,12 +27,14 @@ pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
     })
 }
 
-/// The same source, to look at its first records: made-up rows come at once, and do not end the process.
+/// The same source, to look at its first records: made-up rows come at once, and do not end the
+/// process; what is read of standard input stays there for [`open`].
 pub(crate) fn open_for_a_look(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
     match &file.source.kind {
         SourceKind::Generate(g) => {
             Ok(Box::new(GenerateSource::new(env.clone(), GenerateOptions { rows: g.rows, ..GenerateOptions::default() })?))
         }
+        SourceKind::Stdin => Ok(Box::new(StdinSource::peeking(env.clone(), StdinOptions::new(framing(file))))),
         _ => open(file, env),
     }
 }

@@ -432,7 +432,8 @@ fn the_format_follows_the_file_endings() {
         ),
         (
             source("files: {paths: ['in/*']}"),
-            "p.yaml:4:11: the ending of `/base/in/*` does not tell its format; write `decode: {format: json}` or `decode: {format: csv}`",
+            "p.yaml:4:11: the ending of `/base/in/*` does not tell its format; write `decode: {format: json}` or `decode: {format: csv}`; \
+             with --from, add `--set decode.format=json`",
         ),
         (source("files: {paths: [a.avro]}"), "p.yaml:4:11: `/base/a.avro`: the format avro is not supported yet; use NDJSON or CSV"),
         (
@@ -634,7 +635,8 @@ fn a_command_line_makes_the_same_kind_of_pipeline() {
     );
     assert_eq!(
         make(&["a.txt"], "t", &[]).unwrap_err().to_string(),
-        "--from, --to: the ending of `/base/a.txt` does not tell its format; write `decode: {format: json}` or `decode: {format: csv}`"
+        "--from, --to: the ending of `/base/a.txt` does not tell its format; write `decode: {format: json}` or `decode: {format: csv}`; \
+             with --from, add `--set decode.format=json`"
     );
 }
 

@@ -99,7 +99,10 @@ impl Texts {
     /// Adds place, source line and caret to an error.
     pub(super) fn locate(&self, mark: Mark, error: Error) -> Error {
         let snippet = self.snippet(mark);
-        let hint = format!("{}{snippet}", error.next_step().unwrap_or("change this"));
+        let hint = match error.next_step() {
+            Some(hint) => format!("{hint}{snippet}"),
+            None => format!("correct it{snippet}"),
+        };
         error.hint(hint).at(self.place(mark))
     }
     fn snippet(&self, mark: Mark) -> String {

@@ -115,7 +115,9 @@ fn os_error(e: io::Error, path: &Path) -> Error {
         ErrorKind::PermissionDenied => {
             Error::invalid("the file may not be read").at(path.display()).because(e).hint("give this user the right to read it")
         }
-        _ => Error::unavailable("the file cannot be read").at(path.display()).because(e),
+        _ => {
+            Error::unavailable("the file cannot be read").at(path.display()).because(e).hint("make the file readable, or correct the paths")
+        }
     }
 }
 
@@ -355,7 +357,10 @@ impl Reading {
             None => {}
         }
         self.eof = match self.packing {
-            Packing::Plain if got < want => return Err(shrunk(&self.path, self.read, self.stop)),
+            Packing::Plain if got < want => {
+                let size = std::fs::metadata(&self.path).map_or(self.read, |meta| meta.len().min(self.read));
+                return Err(shrunk(&self.path, size, self.stop));
+            }
             Packing::Plain => self.read >= self.stop,
             _ => got < want,
         };
@@ -410,7 +415,7 @@ impl Reading {
             _ => "the zstd file is corrupt",
         };
         let place = format!("{} offset {} (decompressed)", self.path.display(), self.read);
-        let hint = "every whole record before it was taken; put the complete file in its place and run again to go on from there";
+        let hint = "put the complete file in its place and run again: it goes on after the last checkpoint";
         Error::data(what).at(place).because(e).hint(hint)
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use async_trait::async_trait;
 
+use super::expand;
 use super::file::{self, Ask, Filled, Note, Packing, Reading};
 use super::framing::Framing;
 use super::{Offsets, Polled, Position, Resolved, Source};
@@ -98,16 +99,7 @@ impl FilesSource {
     }
 
     fn expand(&self, pattern: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {
-        let base = self.base.to_str().ok_or_else(|| not_text(&self.base))?;
-        let whole =
-            if Path::new(pattern).is_absolute() { pattern.to_owned() } else { format!("{}/{pattern}", glob::Pattern::escape(base)) };
-        let options = glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
-        let bad = |e| Error::invalid("not a path pattern").at(pattern).because(e);
-        for entry in glob::glob_with(&whole, options).map_err(bad)? {
-            let path = entry.map_err(|e| {
-                let place = e.path().display().to_string();
-                Error::unavailable("the folder cannot be listed").at(place).because(e)
-            })?;
+        for path in expand::expand(&self.base, pattern)? {
             let path = plain(&path);
             if path.is_dir() {
                 continue;

@@ -2,6 +2,7 @@
 //! `(split, offset)` always gives the same record. That is what exactly-once needs (a source that cannot says so).
 
 pub mod conformance;
+mod expand;
 mod file;
 mod files;
 mod framing;

@@ -1,7 +1,8 @@
 //! Standard input. It cannot be read again, so a pipeline that reads it is at-least-once.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures::future::{BoxFuture, Either, select};
@@ -53,7 +54,11 @@ pub struct StdinSource {
 impl StdinSource {
     /// Reads the process's standard input.
     pub fn new(env: Env, options: StdinOptions) -> Self {
-        Self::over(env, options, Box::new(io::stdin()))
+        Self::over(env, options, Box::new(Rest))
+    }
+    /// Reads the process's standard input and leaves what it reads to be read again, by [`StdinSource::new`].
+    pub fn peeking(env: Env, options: StdinOptions) -> Self {
+        Self::over(env, options, Box::new(Peek))
     }
     /// Reads any input.
     pub fn over(env: Env, options: StdinOptions, input: Box<dyn Read + Send>) -> Self {
@@ -94,6 +99,37 @@ impl StdinSource {
                 Ok(true)
             }
         }
+    }
+}
+
+/// What was looked at of the process's standard input, and not read yet.
+static PEEKED: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
+
+fn peeked() -> MutexGuard<'static, VecDeque<u8>> {
+    PEEKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Standard input, to be read again.
+struct Peek;
+
+impl Read for Peek {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        // The lock keeps a look that is still waiting and the reader after it in order.
+        let mut stdin = io::stdin().lock();
+        let count = stdin.read(buf)?;
+        peeked().extend(buf.iter().take(count));
+        Ok(count)
+    }
+}
+
+/// Standard input from its start, whatever was looked at.
+struct Rest;
+
+impl Read for Rest {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut stdin = io::stdin().lock();
+        let count = peeked().read(buf)?;
+        if count > 0 { Ok(count) } else { stdin.read(buf) }
     }
 }
 

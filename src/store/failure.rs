@@ -168,6 +168,9 @@ impl<'a> Retry<'a> {
     /// Waits before the next try, or says why there is none.
     pub(crate) async fn again(&mut self, failure: Failure) -> Result<()> {
         match failure.verdict {
+            Verdict::Failed if self.store.is_file() => {
+                return Err(Error::invalid("this is a file, not a directory").at(self.store.url()).hint("correct the location"));
+            }
             Verdict::Refused => return Err(failure.refused(self.store, self.what, self.name)),
             Verdict::Short => {
                 return Err(Error::data("the object is shorter than it must be")

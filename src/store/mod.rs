@@ -185,6 +185,11 @@ impl Store {
         matches!(self.backend, Backend::Disk(_))
     }
 
+    /// Is the location itself a file? Then nothing below it will ever answer.
+    pub(crate) fn is_file(&self) -> bool {
+        self.is_local() && std::path::Path::new(&self.url).is_file()
+    }
+
     /// The whole object; `None` when there is none.
     pub async fn get(&self, name: &str) -> Result<Option<Bytes>> {
         let mut retry = Retry::new(self, "read", name);
@@ -378,9 +383,9 @@ impl Store {
     /// Says that a call failed and is tried again.
     pub(crate) fn retrying(&self, what: &str, name: &str, attempt: u32, error: &str) {
         let url = self.place(name);
-        tracing::warn!(url, attempt, error, "could not {what}, trying again");
-        if let Some(listener) = &self.options.on_retry {
-            listener(&format!("{what} {url}"), attempt, error);
+        match &self.options.on_retry {
+            Some(listener) => listener(&format!("{what} {url}"), attempt, error),
+            None => tracing::warn!(url, attempt, error, "could not {what}, trying again"),
         }
     }
     /// The key in a bucket; checks the name for every kind of store, so that what is written here can be copied there.

@@ -129,10 +129,11 @@ impl Chain {
     }
 
     /// Should there be a checkpoint although there is nothing to commit? Once an hour, when offsets moved or a floor is old.
-    pub(crate) fn tick_is_due(&self, offsets: &Offsets) -> bool {
+    /// `offsets` is asked only then: it costs as much as there are splits.
+    pub(crate) fn tick_is_due(&self, offsets: impl FnOnce() -> Offsets) -> bool {
         let now = self.env().now_ms();
         let silent = self.env().monotonic().saturating_sub(self.last_written) >= FLOOR_AGE;
-        silent && (!self.offsets.covers(offsets) || self.sinks.iter().any(|s| is_old(s.state.floor_read, now)))
+        silent && (!self.offsets.covers(&offsets()) || self.sinks.iter().any(|s| is_old(s.state.floor_read, now)))
     }
 
     /// Writes the next checkpoint and owns it. `messages`: per sink, in the order in which the sinks were given; none: nothing for this

@@ -162,7 +162,7 @@ impl Coordinator {
                     };
                 }
             }
-            if self.triggered(&env, &progress) || self.chain.tick_is_due(&self.source.position()) {
+            if self.triggered(&env, &progress) || self.chain.tick_is_due(|| self.source.position()) {
                 self.write_ready(ready.take(), &mut progress).await?;
                 self.checkpoint(CheckpointKind::Data, &mut progress).await?;
             }
@@ -369,8 +369,8 @@ impl Progress {
 /// `stage: error`.
 fn words(reject: &Reject) -> String {
     match &reject.field {
-        Some(field) => format!("{} ({field}): {}", reject.stage.as_str(), reject.error),
-        None => format!("{}: {}", reject.stage.as_str(), reject.error),
+        Some(field) if !reject.error.contains(field.as_str()) => format!("{} ({field}): {}", reject.stage.as_str(), reject.error),
+        _ => format!("{}: {}", reject.stage.as_str(), reject.error),
     }
 }
 

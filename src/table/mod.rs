@@ -122,6 +122,7 @@ impl Table {
 
     /// `Invalid` when rows of `spec` do not fit this table: by the column's name, and what to do.
     pub fn fits(&self, spec: &TableSpec) -> Result<()> {
+        let names = |list: &[String]| if list.is_empty() { "nothing".to_owned() } else { format!("`{}`", list.join(", ")) };
         let differs = |what: String, hint: &str| Err(Error::invalid(what).at(self.url()).hint(hint));
         for wanted in &spec.fields {
             match self.schema.field(&wanted.name) {
@@ -150,7 +151,11 @@ impl Table {
         }
         if self.schema.partition_by != spec.partition_by {
             return differs(
-                format!("the table is partitioned by {:?}, `partition_by` says {:?}", self.schema.partition_by, spec.partition_by),
+                format!(
+                    "the table is partitioned by {}, and `partition_by` says {}",
+                    names(&self.schema.partition_by),
+                    names(&spec.partition_by)
+                ),
                 "a table's partition columns never change: write them as they are, or use a new table",
             );
         }

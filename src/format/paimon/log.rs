@@ -77,8 +77,15 @@ impl PaimonLog {
 
     /// Opens a table. `Invalid` when there is none here; else as [`PaimonLog::find`].
     pub async fn open(store: &Store) -> Result<PaimonLog> {
-        let none = || Error::invalid("there is no Paimon table here: no schema/schema-0").at(store.url());
-        Self::find(store).await?.ok_or_else(|| none().hint("check the location, or create the table first"))
+        if let Some(log) = Self::find(store).await? {
+            return Ok(log);
+        }
+        let delta = !store.list("_delta_log").await?.is_empty();
+        let (what, hint) = match delta {
+            true => ("this is a Delta table, which is not supported yet", "use a Paimon table"),
+            false => ("there is no Paimon table here: no schema/schema-0", "check the location, or create the table first"),
+        };
+        Err(Error::invalid(what).at(store.url()).hint(hint))
     }
 
     /// Creates a table. `Conflict` when there is one already. `Invalid`: columns or options are not supported, or the directory holds

@@ -91,10 +91,12 @@ impl PaimonLayout {
         for (field, value) in self.partition_fields.iter().zip(partition) {
             let segment = format!("{}={}", escape(&field.name), escape(&self.text(field, value.as_ref())?));
             if segment.len() > MAX_SEGMENT {
-                let what = format!("a value of the partition column `{}` makes a directory name of {} bytes", field.name, segment.len());
-                return Err(
-                    Error::invalid(what).hint(format!("a directory name has at most {MAX_SEGMENT} bytes; partition by something shorter"))
+                let what = format!(
+                    "a value of the partition column `{}` makes a directory name of {} bytes, and {MAX_SEGMENT} are allowed",
+                    field.name,
+                    segment.len()
                 );
+                return Err(Error::invalid(what).hint("partition by something shorter"));
             }
             dir.push_str(&segment);
             dir.push('/');

@@ -137,12 +137,14 @@ impl TableSchema {
     /// Reads the file `schema-<id>`. `Data`: it is none, or of a newer version. `Invalid`: the table holds something that is not supported;
     /// the message names it.
     pub fn decode(bytes: &[u8], id: u64) -> Result<TableSchema> {
-        let value: Value = serde_json::from_slice(bytes).map_err(|e| Error::data("this is no schema file").because(e))?;
+        let value: Value =
+            serde_json::from_slice(bytes).map_err(|e| Error::data("this is no schema file").because(e).hint(super::DAMAGED))?;
         if let Some(version) = value.get("version").and_then(Value::as_i64).filter(|v| *v > i64::from(VERSION)) {
             return Err(Error::data(format!("the schema file has version {version}; this program understands up to {VERSION}"))
                 .hint("use a newer lakeward"));
         }
-        let read: Read = serde_json::from_value(value).map_err(|e| Error::data("this is no schema file").because(e))?;
+        let read: Read =
+            serde_json::from_value(value).map_err(|e| Error::data("this is no schema file").because(e).hint(super::DAMAGED))?;
         if read.id != id {
             return Err(Error::data(format!("the schema file says that its id is {}", read.id)).hint("put the right file back"));
         }

@@ -88,7 +88,8 @@ impl Snapshot {
 
     /// Reads a snapshot whose id is in the file alone: a tag.
     pub fn decode_any(bytes: &[u8]) -> Result<Snapshot> {
-        let snapshot: Snapshot = serde_json::from_slice(bytes).map_err(|e| Error::data("this is no snapshot file").because(e))?;
+        let snapshot: Snapshot =
+            serde_json::from_slice(bytes).map_err(|e| Error::data("this is no snapshot file").because(e).hint(super::DAMAGED))?;
         if snapshot.version > Self::VERSION {
             let what = format!("the snapshot has version {}; this program understands up to {}", snapshot.version, Self::VERSION);
             return Err(Error::data(what).hint("use a newer lakeward"));
