@@ -80,10 +80,13 @@ impl Error {
 
     /// Says where: a path, a location, `file:line`, a topic with partition and offset. The outermost place wins the first position.
     pub fn at(mut self, place: impl fmt::Display) -> Self {
+        let place = place.to_string();
         self.at = Some(match self.at {
-            Some(inner) if inner.starts_with(&place.to_string()) => inner, // it says that already, and more
+            // Nothing is said twice.
+            Some(inner) if inner.starts_with(&place) => inner,
+            Some(inner) if place.ends_with(&inner) => place,
             Some(inner) => format!("{place}: {inner}"),
-            None => place.to_string(),
+            None => place,
         });
         self
     }

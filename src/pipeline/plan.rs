@@ -127,7 +127,13 @@ impl Planned {
     /// Creates the tables that are not there yet.
     pub(crate) async fn create_tables(&mut self, events: &Events) -> Result<()> {
         for sink in self.sinks.iter_mut().chain(&mut self.dead_letter) {
-            if sink.table.is_some() {
+            if let Some(table) = &sink.table {
+                let has = table.paimon().schema();
+                for (key, value) in sink.spec.table_options().iter().filter(|(key, value)| has.raw_options.get(*key) != Some(value)) {
+                    let kept = has.raw_options.get(key).map_or("without it".to_owned(), |kept| format!("with `{kept}`"));
+                    let text = format!("{} was created {kept}, so the option `{key}: {value}` changes nothing", table.url());
+                    events.tell(Event::Warning { text });
+                }
                 continue;
             }
             let table = Table::open_or_create_in(sink.store.clone(), &sink.spec).await?;

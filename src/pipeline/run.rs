@@ -176,8 +176,10 @@ impl Pipeline {
         }
         let locations = self.file.sinks.iter().map(|s| &s.location).chain(self.file.dead_letter.iter().map(|d| &d.location));
         for location in locations {
-            if Table::open_if_exists(Store::open(location, &self.env, store.clone())?).await?.is_none() {
-                return Ok(true);
+            let store = Store::open(location, &self.env, store.clone())?;
+            let named = greatest.as_ref().is_some_and(|w| w.checkpoint.sinks.contains_key(store.url()));
+            if Table::open_if_exists(store).await?.is_none() {
+                return Ok(!named); // a table that the chain has written to and that is gone is no small matter
             }
         }
         Ok(greatest.is_none())

@@ -134,6 +134,9 @@ impl TableOptions {
     /// Refuses for a new table what we can read in an old one and other readers cannot. `Invalid` names the option.
     pub fn check_new(raw: &RawOptions) -> Result<()> {
         const EVERYWHERE: [&str; 4] = ["zstd", "snappy", "deflate", "null"];
+        if let Some(v) = raw.get("path") {
+            return Err(unsupported("path", v).hint("the table's location says where it is"));
+        }
         match raw.get("manifest.compression") {
             // pypaimon 2.1 refuses to read a table with `none` or `zstandard`, Java 1.4 to write one with `none`.
             Some(v) if !EVERYWHERE.iter().any(|e| e.eq_ignore_ascii_case(v.trim())) => {
