@@ -83,8 +83,8 @@ impl Error {
         let place = place.to_string();
         self.at = Some(match self.at {
             // Nothing is said twice.
-            Some(inner) if inner.starts_with(&place) => inner,
-            Some(inner) if place.ends_with(&inner) => place,
+            Some(inner) if inner.strip_prefix(&place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':'])) => inner,
+            Some(inner) if place.strip_suffix(&inner).is_some_and(|head| head.ends_with(' ')) => place,
             Some(inner) => format!("{place}: {inner}"),
             None => place,
         });
@@ -152,5 +152,19 @@ impl StdError for Error {
 impl From<arrow::error::ArrowError> for Error {
     fn from(e: arrow::error::ArrowError) -> Self {
         Error::internal("arrow could not do it").because(e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_not_said_twice() {
+        let at = |places: &[&str]| places.iter().fold(Error::data("what"), |e, place| e.at(place)).to_string();
+        assert_eq!(at(&["/t/snapshot-1", "/t"]), "/t/snapshot-1: what");
+        assert_eq!(at(&["/t", "checkpoint 3, sink /t"]), "checkpoint 3, sink /t: what");
+        assert_eq!(at(&["/table", "/t"]), "/t: /table: what");
+        assert_eq!(at(&["line 3", "/t"]), "/t: line 3: what");
     }
 }
