@@ -122,10 +122,12 @@ fn kill(mut child: Running, aim: Aim, clean: &Clean, left: f64) -> Ended {
                 Kind::Opened => child.until(nth, |l| l.opened().is_some()),
                 Kind::Checkpointed => child.until(nth, Line::checkpointed),
                 Kind::Committed => child.until(nth, Line::committed),
-                Kind::Last => child.until(1, |l| l.says().contains("(end,") || l.says().contains("(closed,")),
+                Kind::Last => child
+                    .until(1, |l| if share < 0.3 { l.says().contains("(end,") } else { l.says().starts_with("committed end of input") }),
             };
             if let Some(line) = found {
-                let until = line + after;
+                // The end is soon over.
+                let until = line + if matches!(kind, Kind::Last) { after / 5 } else { after };
                 std::thread::sleep(until - Instant::now().min(until));
             }
         }
