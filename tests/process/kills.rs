@@ -90,7 +90,8 @@ impl Aim {
         if draw.below(2) == 0 {
             return Aim::Share(draw.share());
         }
-        let kind = [Kind::First, Kind::Opened, Kind::Checkpointed, Kind::Committed, Kind::Last][draw.below(5) as usize];
+        // Twice the last: that moment is short, and comes once.
+        let kind = [Kind::First, Kind::Opened, Kind::Checkpointed, Kind::Committed, Kind::Last, Kind::Last][draw.below(6) as usize];
         Aim::Line(kind, draw.share(), Duration::from_micros(draw.below(15_000)))
     }
 }
@@ -244,13 +245,14 @@ async fn long_killed_at_any_moment_and_restarted_until_done_every_row_is_there_o
     if std::env::var_os("LAKEWARD_LONG").is_none() {
         return;
     }
+    let runs = number("LAKEWARD_RUNS", 60);
     let form = Form {
-        runs: number("LAKEWARD_RUNS", 60),
+        runs,
         rows: number("LAKEWARD_ROWS", 2_000_000),
         rate: number("LAKEWARD_RATE", 500_000),
         every: number("LAKEWARD_EVERY", 80_000),
         seed: number("LAKEWARD_SEED", 1000),
-        least: 3,
+        least: usize::try_from(runs / 20).unwrap().min(3),
     };
     form.check().await;
 }
