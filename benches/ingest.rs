@@ -166,7 +166,10 @@ fn main() {
     write_input(&input, rows);
     let bytes = std::fs::metadata(&input).unwrap().len();
     println!("{rows} rows, {} bytes a row", bytes / rows);
-    println!("{:>14} {:>14} {:>14} {:>8} {:>14} {:>14}", "decode CPU s", "+encode CPU s", "ingest CPU s", "ratio", "bare peak MiB", "ingest peak");
+    println!(
+        "{:>14} {:>14} {:>14} {:>8} {:>14} {:>14}",
+        "decode CPU s", "+encode CPU s", "ingest CPU s", "ratio", "bare peak MiB", "ingest peak"
+    );
     for _ in 0..5 {
         let decode = part("decode", &input);
         let both = part("decode+encode", &input);

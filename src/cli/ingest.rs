@@ -113,7 +113,9 @@ impl Teller {
             Event::DeadLetters { .. } | Event::Retry { .. } | Event::Warning { .. } | Event::GoingBack { .. } => {
                 tracing::warn!(pipeline, run = self.run, "{event}");
             }
-            Event::Finished { .. } | Event::LineageClosed { .. } | Event::TableCreated { .. } => tracing::info!(pipeline, run = self.run, "{event}"),
+            Event::Finished { .. } | Event::LineageClosed { .. } | Event::TableCreated { .. } => {
+                tracing::info!(pipeline, run = self.run, "{event}")
+            }
             Event::Checkpointed { .. } | Event::Idle => tracing::debug!(pipeline, run = self.run, "{event}"),
         }
         if let Some(bar) = &self.bar {
