@@ -64,7 +64,8 @@ fn checkpoints_of_any_bytes_never_panic() {
         let at = at.index(flipped.len());
         flipped[at] = to;
         let _ = Checkpoint::from_bytes(&flipped, "p", 2);
-        prop_assert!(Checkpoint::from_bytes(&flipped[..at], "p", 2).is_err());
+        // The last byte is the newline after the object: without it nothing is missing.
+        prop_assert!(at + 1 == flipped.len() || Checkpoint::from_bytes(&flipped[..at], "p", 2).is_err());
     });
 }
 
