@@ -124,9 +124,12 @@ fn of_eight_publishers_on_local_disk_exactly_one_wins_each_name_and_all_see_its_
     const NAMES: usize = 200;
     let dir = tempfile::tempdir().unwrap();
     let body = |who: usize, name: usize| Bytes::from(format!("{name} by {who} ").repeat(500));
+    // All begin each name together; else the first to start could be through before the second begins.
+    let together = std::sync::Barrier::new(8);
     let results: Vec<Vec<Publication>> = std::thread::scope(|scope| {
         let publisher = |who: usize| {
             let location = dir.path().to_str().unwrap().to_owned();
+            let together = &together;
             move || {
                 let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
                 let store = Store::open(&location, &Env::real(), options).unwrap();
@@ -134,6 +137,7 @@ fn of_eight_publishers_on_local_disk_exactly_one_wins_each_name_and_all_see_its_
                 runtime.block_on(async {
                     let mut results = Vec::new();
                     for n in 0..NAMES {
+                        together.wait();
                         results.push(publish(&store, &format!("deep/{n}"), body(who, n), Deadline::NEVER).await.unwrap());
                     }
                     results
