@@ -1,7 +1,6 @@
 //! Reading a table: the live files of a snapshot, as a scan.
 
 use crate::error::{Error, Result};
-use crate::format::paimon::log::LiveFile;
 use crate::format::paimon::snapshot::Snapshot;
 use crate::table::Table;
 use crate::table::scan::{Rows, Scan, ScanFile};
@@ -23,7 +22,7 @@ impl Table {
         };
         let old = log.schemas().await?.into_iter().map(|s| s.schema.clone());
         let files = match &found {
-            Some(found) => log.files_at(found).await?.into_iter().map(scan_file).collect(),
+            Some(found) => log.files_at(found).await?.into_iter().map(ScanFile::from).collect(),
             None => Vec::new(),
         };
         Ok((Scan::new(self.store().clone(), schema, old), files))
@@ -48,9 +47,4 @@ impl Table {
                 .hint("`table-cli snapshots` lists those that are there; older ones have expired")),
         }
     }
-}
-
-fn scan_file(live: LiveFile) -> ScanFile {
-    let LiveFile { path, partition, size, rows, schema_id, stats, .. } = live;
-    ScanFile { path, size, rows, schema_id, partition, stats }
 }
