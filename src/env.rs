@@ -23,6 +23,43 @@ pub trait World: Send + Sync {
     fn uuid(&self) -> Uuid;
     /// True when work may be put on other threads.
     fn threads(&self) -> bool;
+    /// Is this rule of the protocol switched off? Never outside simulation.
+    #[cfg(any(test, feature = "sim"))]
+    fn broken(&self, rule: Rule) -> bool {
+        let _ = rule;
+        false
+    }
+}
+
+/// A rule of the protocol that a test can switch off, to see that the harness notices. Production code is built without the switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    /// The newest identifier is read together with the base to build on.
+    OneRead,
+    /// After its create a checkpoint is owned only if a listing shows none above it.
+    ListAfterCreate,
+    /// A checkpoint is created, never overwritten.
+    CreateOnly,
+    /// An unclear answer is read back.
+    ReadBack,
+    /// Nothing is deleted after an unclear answer.
+    KeepUnclear,
+    /// A start finishes `end` in every sink before it writes `closed`.
+    FinishEnd,
+    /// A rewind closes the old lineage in every sink.
+    CloseOld,
+    /// All lineages of a pipeline share one chain.
+    OneChain,
+    /// What a checkpoint says comes before it must equal what the table has.
+    Equality,
+    /// A lineage's snapshots are pinned against expiry.
+    Pin,
+    /// A pin is raised only after the checkpoint with that floor is owned.
+    PinAfterOwned,
+    /// The floor of an `open` is read again after its pin is written.
+    FloorAfterPin,
+    /// Before a table is called damaged the chain is listed: a newer owner may be at work.
+    ListBeforeData,
 }
 
 /// A handle to the [`World`]; cheap to clone.
@@ -91,6 +128,16 @@ impl Env {
             std::task::Poll::Pending
         })
         .await
+    }
+    /// Is this rule switched off? Never outside simulation.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn broken(&self, rule: Rule) -> bool {
+        self.0.broken(rule)
+    }
+    /// Is this rule switched off? Never outside simulation.
+    #[cfg(not(any(test, feature = "sim")))]
+    pub(crate) const fn broken(&self, _: Rule) -> bool {
+        false
     }
     /// A wait before try number `attempt` (0-based): exponential from 50 ms to 5 s, with full jitter on the upper half.
     pub fn backoff(&self, attempt: u32) -> Duration {

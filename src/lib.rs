@@ -10,7 +10,7 @@
 //!
 //! A whole pipeline in a program: [`pipeline`]. A loop of one's own: [`stream`]. Tables alone: [`table`]. A module uses those above it in this
 //! list and nothing below: [`error`], [`env`](mod@env), [`store`], [`publish`], [`schema`], [`datafile`], [`format`](mod@format), [`table`], [`source`],
-//! [`decode`], [`sink`], [`stream`], [`pipeline`], `cli`.
+//! [`decode`], [`sink`], [`stream`], [`pipeline`], `cli`. Tests have `sim` besides (feature `sim`): it sees all and is seen by nobody.
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -22,6 +22,8 @@ pub mod format;
 pub mod pipeline;
 pub mod publish;
 pub mod schema;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 pub mod sink;
 pub mod source;
 pub mod store;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::env::Env;
+use crate::env::{Env, Rule};
 use crate::error::{Error, Kind, Result};
 use crate::format::{CommitUser, END_OF_INPUT, Floor};
 use crate::sink::{Message, Outcome, Resolution, Sink, SinkCommit};
@@ -158,6 +158,12 @@ impl Chain {
             entries.insert(sink.url.clone(), next_entry(kind, &sink.state, &offsets, messages, head));
         }
         let checkpoint = self.next(kind, offsets, entries);
+        if self.env().broken(Rule::PinAfterOwned) {
+            for sink in &self.sinks {
+                let anchor = sink.sink.anchor();
+                anchor.pin(&checkpoint.user, anchor.head().await?.id).await?;
+            }
+        }
         let (written, seqs) = self.ledger.own(checkpoint, self.options.patience).await?;
         self.seqs = seqs;
         self.pending = true;
@@ -320,7 +326,9 @@ impl Finish<'_> {
         };
         match sink.commit(&commit).await {
             Err(error) if error.kind() == Kind::Data => {
-                self.ledger.still_greatest(checkpoint.seq).await?;
+                if !self.ledger.store().env().broken(Rule::ListBeforeData) {
+                    self.ledger.still_greatest(checkpoint.seq).await?;
+                }
                 Err(error.at(format!("checkpoint {}, sink {url}", checkpoint.seq)))
             }
             other => other,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
+use crate::env::Rule;
 use crate::error::{Error, Kind, Result};
 use crate::format::CommitUser;
 use crate::sink::{CloseUser, ClosedAt, Outcome, Registration, Resolution, Sink};
@@ -94,6 +95,8 @@ impl Start<'_> {
             .at(self.ledger.location())
             .hint("put it back, or go back in the chain with --rewind K"));
         }
+        let skip_end = self.broken(Rule::FinishEnd) && written.checkpoint.kind == CheckpointKind::End;
+        let first = if skip_end { First::GiveUp } else { first };
         let states = self.finish(&written, first, &mut sinks).await?;
         match then {
             Then::Begin => self.begin(Some((written, states)), sinks, source).await,
@@ -107,6 +110,10 @@ impl Start<'_> {
             Then::GoOn => self.go_on(written, states, sinks, source).await.map(Some),
             Then::GoBack(mode) => self.go_back((written, states), mode, sinks, source).await.map(Some),
         }
+    }
+
+    fn broken(&self, rule: Rule) -> bool {
+        self.ledger.store().env().broken(rule)
     }
 
     // ---- finishing the greatest ----------------------------------------------------------------------------------------------------
@@ -171,8 +178,13 @@ impl Start<'_> {
 
     /// After an `open`: registration, then the pin, then the head again. Nothing of its user can have landed, so that head is the floor.
     async fn establish(&self, checkpoint: &Checkpoint, url: &str, floor: u64, sink: &dyn Sink) -> Result<Outcome> {
+        let before = if self.broken(Rule::FloorAfterPin) { Some(sink.anchor().head().await?) } else { None };
         self.anchor(checkpoint, url, floor, sink).await?;
-        Ok(Outcome { already: true, floor: sink.anchor().head().await?, last: None })
+        let head = match before {
+            Some(head) => head,
+            None => sink.anchor().head().await?,
+        };
+        Ok(Outcome { already: true, floor: head, last: None })
     }
 
     /// A start repeats what is missing, once the table has turned out to be as the checkpoint says: a start that must stop writes nothing.
@@ -240,8 +252,11 @@ impl Start<'_> {
             properties: identity(&context),
             resolve: self.options.resolve.get(url).copied(),
         };
+        if self.broken(Rule::CloseOld) {
+            return Ok(old.identifier.or(old.last));
+        }
         match sink.close(&request).await {
-            Err(error) if error.kind() == Kind::Data => {
+            Err(error) if error.kind() == Kind::Data && !self.broken(Rule::ListBeforeData) => {
                 self.ledger.still_greatest(written.checkpoint.seq).await?;
                 Err(error)
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::env::{Deadline, Env};
+use crate::env::{Deadline, Env, Rule};
 use crate::error::{Error, Result};
 use crate::format::{Change, CommitUser, DataFile, Digest, Floor, Head, Landed, SnapshotLog, Standing, Work};
 use crate::publish::{Publication, publish};
@@ -55,7 +55,11 @@ impl Loop<'_> {
         let mut work = Work::default();
         let mut before: Option<Head> = None;
         for attempt in 0.. {
-            let head = self.log.head(Some(request.user), request.floor, before.as_ref()).await?;
+            let mut head = self.log.head(Some(request.user), request.floor, before.as_ref()).await?;
+            if env.broken(Rule::OneRead) {
+                let base = self.log.head(Some(request.user), request.floor, None).await?;
+                head = Head { landed: head.landed, ..base };
+            }
             match self.decide(request, &head).await? {
                 Decision::AlreadyLanded => return Ok(Done::Already(self.landed_at(&head).await?)),
                 Decision::Fine => return Ok(Done::Fine(None)),
@@ -89,6 +93,9 @@ impl Loop<'_> {
         if decision == Decision::LookForFiles {
             facts.live = Some(self.log.any_live(head, &request.files()).await?);
             decision = decide(&facts);
+        }
+        if self.store.env().broken(Rule::Equality) {
+            decision = by_order(&facts, decision);
         }
         Ok(decision)
     }
@@ -215,6 +222,17 @@ fn close_change(request: &Request<'_>, closed: Option<i64>) -> Result<Change> {
         }
         Some(Change::Append(_)) | None => Err(Error::internal("a close without its change")),
     }
+}
+
+/// What others do: skip an identifier at or below the newest, land any other. Only for [`Rule::Equality`].
+fn by_order(facts: &Facts<'_>, decision: Decision) -> Decision {
+    let (Ask::Rows { identifier, .. } | Ask::Empty { identifier, .. }) = facts.ask else { return decision };
+    let newest = match facts.landed {
+        Landed::At { identifier, .. } => Some(*identifier),
+        Landed::None => facts.last,
+        Landed::Unknown(_) | Landed::Other(_) => None,
+    };
+    if newest.is_some_and(|newest| identifier <= newest) { Decision::AlreadyLanded } else { Decision::Publish }
 }
 
 /// An identifier as people read it.

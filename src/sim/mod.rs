@@ -1,0 +1,6 @@
+//! Crash it everywhere: the simulated object store, the explorer of schedules, the oracle.
+//!
+//! The production chain, coordinator, commit loop, log and uploads run here unchanged, on a store whose every call waits until the explorer
+//! says what becomes of it.
+
+pub mod effect;
