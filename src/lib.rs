@@ -9,8 +9,8 @@
 //! recognised, what did not lands, and the source goes back to the recorded offsets.
 //!
 //! A whole pipeline in a program: [`pipeline`]. A loop of one's own: [`stream`]. Tables alone: [`table`]. A module uses those above it in this
-//! list and nothing below: [`error`], [`env`](mod@env), [`store`], [`publish`], [`schema`], [`datafile`], [`format`](mod@format), [`table`], [`source`],
-//! [`decode`], [`sink`], [`stream`], [`pipeline`], `cli`. Tests have `sim` besides (feature `sim`): it sees all and is seen by nobody.
+//! list and nothing below: [`error`], [`env`](mod@env), [`store`], [`publish`], [`schema`], [`datafile`], [`format`](mod@format), [`table`],
+//! [`maintain`], [`source`], [`decode`], [`sink`], [`stream`], [`pipeline`], `cli`. Tests have `sim` besides (feature `sim`): it sees all and is seen by nobody.
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -19,6 +19,7 @@ pub mod decode;
 pub mod env;
 pub mod error;
 pub mod format;
+pub mod maintain;
 pub mod pipeline;
 pub mod publish;
 pub mod schema;

@@ -11,6 +11,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
    0  done
    2  wrong usage, or an invalid pipeline or table
+   3  a check found something
    4  another process was first (conflict, fenced)
    5  what is stored or read is not what it must be; a person must look
   70  a bug

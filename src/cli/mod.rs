@@ -25,10 +25,16 @@ use crate::cli::logs::Logs;
 use crate::cli::output::Output;
 use crate::error::{Error, Kind};
 
+/// Exit code of a check that found something.
+const FOUND: u8 = 3;
+
 /// Why a command did not end well.
 pub(crate) enum Failed {
     /// It is told, and has an exit code.
     Said(Error),
+    /// A check found something, and the report says what: exit code 3.
+    #[allow(dead_code, reason = "the checks that end so come next")]
+    Found,
     /// Nobody reads standard output any more: as good as done.
     Closed,
     /// Standard output cannot be written.
@@ -64,6 +70,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
     let mut output = Output::stdout(cli.global.output);
     match catch_unwind(AssertUnwindSafe(|| dispatch(cli.command, &mut output, &logs))) {
         Ok(Ok(())) | Ok(Err(Failed::Closed)) => ExitCode::SUCCESS,
+        Ok(Err(Failed::Found)) => ExitCode::from(FOUND),
         Ok(Err(Failed::Said(error))) => {
             logs.error(&error);
             ExitCode::from(error.kind().exit_code())

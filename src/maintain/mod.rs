@@ -1,0 +1,1 @@
+//! Looking after a table: checks that read and change nothing.
