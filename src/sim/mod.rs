@@ -4,3 +4,4 @@
 //! says what becomes of it.
 
 pub mod effect;
+pub mod oracle;

@@ -1,0 +1,292 @@
+//! The ghost of a table: every snapshot that was ever in its history, and what was seen of its files, rows and ranges.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::chain::digest;
+use super::reader::{Cache, FileView, Objects, Reader, Row, RowColumns, SnapshotView, TableView};
+use super::{TableConfig, Violation, breaks};
+
+/// A snapshot that is or was in history.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) view: Arc<SnapshotView>,
+    pub(super) digest: String,
+    /// On the store; else expired.
+    pub(super) there: bool,
+}
+
+/// What a commit user landed here.
+#[derive(Clone, Default)]
+pub(super) struct Landed {
+    /// Identifier -> snapshot and digest of its checkpoint.
+    pub(super) identifiers: BTreeMap<i64, (u64, String)>,
+    /// Split -> where its next range begins.
+    pub(super) stands: BTreeMap<String, u64>,
+}
+
+/// Where a split stands in a table, over all lineages.
+#[derive(Clone, Copy)]
+pub(super) struct Stand {
+    pub(super) to: u64,
+    /// Seq of the `open` of the lineage that brought it there.
+    pub(super) opened: u64,
+}
+
+/// A table.
+#[derive(Clone)]
+pub(super) struct Ghost {
+    pub(super) reader: Reader,
+    pub(super) url: String,
+    columns: RowColumns,
+    /// Split -> offset -> how often the input has it.
+    expected: BTreeMap<String, BTreeMap<i64, usize>>,
+    pub(super) history: BTreeMap<u64, Known>,
+    /// On the store, and published into a slot that expiry had emptied: in nobody's history.
+    fallen: BTreeSet<u64>,
+    fallen_ever: usize,
+    /// Every data file that a snapshot ever added.
+    files: HashSet<String>,
+    /// How often each lineage (by seq of its `open`) made a row visible.
+    rows: HashMap<Row, BTreeMap<u64, usize>>,
+    pub(super) users: BTreeMap<String, Landed>,
+    pub(super) stands: BTreeMap<String, Stand>,
+    /// Every range that landed.
+    ranges: Vec<(String, u64, u64)>,
+    /// Users whose pin another engine removed.
+    pub(super) unpinned: BTreeSet<String>,
+    /// Another engine expired what a pin should have kept.
+    pub(super) unprotected: bool,
+}
+
+fn i12(text: String) -> Violation {
+    Violation { invariant: "I12", text }
+}
+
+/// The files in `a` that are not in `b`.
+fn only_in<'a>(a: &'a [FileView], b: &[FileView]) -> Vec<&'a FileView> {
+    a.iter().filter(|f| !b.contains(f)).collect()
+}
+
+impl Ghost {
+    pub(super) fn new(config: TableConfig, cache: &Cache) -> Ghost {
+        let mut ghost = Ghost {
+            reader: Reader::new(&config.root, cache.clone()),
+            url: config.url,
+            columns: config.columns,
+            expected: BTreeMap::new(),
+            history: BTreeMap::new(),
+            fallen: BTreeSet::new(),
+            fallen_ever: 0,
+            files: HashSet::new(),
+            rows: HashMap::new(),
+            users: BTreeMap::new(),
+            stands: BTreeMap::new(),
+            ranges: Vec::new(),
+            unpinned: BTreeSet::new(),
+            unprotected: false,
+        };
+        ghost.expect(&config.rows);
+        ghost
+    }
+    pub(super) fn expect(&mut self, rows: &[Row]) {
+        for (split, offset) in rows {
+            *self.expected.entry(split.clone()).or_default().entry(*offset).or_default() += 1;
+        }
+    }
+    pub(super) fn root(&self) -> &str {
+        self.reader.root()
+    }
+    pub(super) fn snapshots(&self) -> usize {
+        self.history.len()
+    }
+    pub(super) fn fallen_ever(&self) -> usize {
+        self.fallen_ever
+    }
+    fn newest(&self) -> Option<&Known> {
+        self.history.values().next_back()
+    }
+    /// The key of a path under the root.
+    fn key(&self, path: &str) -> String {
+        format!("{}{path}", self.root())
+    }
+
+    /// The newest identifier of a user as of snapshot `id`.
+    pub(super) fn newest_identifier(&self, user: &str, upto: u64) -> Option<i64> {
+        let landed = self.users.get(user)?;
+        landed.identifiers.iter().filter(|(_, (id, _))| *id <= upto).map(|(i, _)| *i).max()
+    }
+    /// The newest snapshot of a user.
+    pub(super) fn newest_of(&self, user: &str) -> Option<u64> {
+        self.users.get(user)?.identifiers.values().map(|(id, _)| *id).max()
+    }
+    /// Did the user land this identifier, and under which checkpoint?
+    pub(super) fn landed(&self, user: &str, identifier: i64) -> Option<&str> {
+        self.users.get(user)?.identifiers.get(&identifier).map(|(_, digest)| digest.as_str())
+    }
+
+    /// A file of a checkpoint or snapshot: there, with its true size and rows.
+    pub(super) fn file_is_true(&self, file: &FileView, objects: &Objects) -> Result<Arc<Vec<Row>>, Violation> {
+        let size = self.reader.object(&file.path, objects).map_err(i12)?.len() as u64;
+        if size != file.size {
+            return breaks("I12", format!("{} has {size} bytes, not {}", self.key(&file.path), file.size));
+        }
+        let rows = self.reader.rows(file, self.columns, objects).map_err(i12)?;
+        if rows.len() as u64 != file.rows {
+            return breaks("I12", format!("{} has {} rows, not {}", self.key(&file.path), rows.len(), file.rows));
+        }
+        Ok(rows)
+    }
+
+    /// A snapshot was created. None: it fell into a slot that expiry had emptied.
+    pub(super) fn create(&mut self, id: u64, objects: &Objects) -> Result<Option<Arc<SnapshotView>>, Violation> {
+        let newest = self.newest().map_or(0, |k| k.view.id);
+        if id <= newest {
+            self.fallen.insert(id);
+            self.fallen_ever += 1;
+            return Ok(None);
+        }
+        if id != newest + 1 {
+            return breaks("I1", format!("{}: snapshot {id} comes after {newest}", self.root()));
+        }
+        let path = format!("snapshot/snapshot-{id}");
+        let bytes = self.reader.object(&path, objects).map_err(i12)?;
+        let before = self.newest().map(|k| k.view.clone());
+        let view = Arc::new(self.reader.snapshot(id, bytes, objects, before.as_deref()).map_err(i12)?);
+        self.check_base(&view, before.as_deref())?;
+        self.history.insert(id, Known { view: view.clone(), digest: digest(bytes), there: true });
+        Ok(Some(view))
+    }
+
+    fn check_base(&self, view: &SnapshotView, before: Option<&SnapshotView>) -> Result<(), Violation> {
+        let id = view.id;
+        let nothing = Arc::default();
+        let live = before.map_or(&nothing, |b| &b.live);
+        if !Arc::ptr_eq(live, &view.base) && **live != *view.base {
+            let (was, is): (Vec<_>, Vec<_>) = (live.values().cloned().collect(), view.base.values().cloned().collect());
+            let (lost, new) = (only_in(&was, &is), only_in(&is, &was));
+            let text = format!("{}: snapshot {id} is not built on {}: it lacks {lost:?} and has besides {new:?}", self.root(), id - 1);
+            return breaks("I1", text);
+        }
+        let sum = |files: &[FileView]| files.iter().map(|f| i64::try_from(f.rows).unwrap_or(i64::MAX)).sum::<i64>();
+        let delta = sum(&view.added) - sum(&view.deleted);
+        let records = [before.map_or(0, |b| b.records[0]) + delta, delta];
+        if view.records != records {
+            return breaks("I12", format!("{}: snapshot {id} has the record counts {:?}, not {records:?}", self.root(), view.records));
+        }
+        Ok(())
+    }
+
+    /// The files of a new snapshot; then its rows count for the lineage opened at `opened`. Returns the rows, sorted.
+    pub(super) fn take_rows(&mut self, view: &SnapshotView, opened: u64, objects: &Objects) -> Result<Vec<Row>, Violation> {
+        let mut all = Vec::new();
+        for file in &view.added {
+            if !self.files.insert(file.path.clone()) {
+                return breaks("I2", format!("{}: snapshot {} adds {} again", self.root(), view.id, file.path));
+            }
+            all.extend(self.file_is_true(file, objects)?.iter().cloned());
+        }
+        for row in &all {
+            let wanted = self.expected.get(&row.0).and_then(|s| s.get(&row.1)).copied().unwrap_or(0).max(1);
+            let seen = self.rows.entry(row.clone()).or_default().entry(opened).or_default();
+            *seen += 1;
+            if *seen > wanted {
+                let text = format!("{}: snapshot {} makes {row:?} visible again in the same lineage", self.reader.root(), view.id);
+                return breaks("I2", text);
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    /// A snapshot that rewrites what is there: the same rows, in other files.
+    pub(super) fn check_rewrite(&mut self, view: &SnapshotView, objects: &Objects) -> Result<(), Violation> {
+        let mut rows = [Vec::new(), Vec::new()];
+        for (rows, files) in rows.iter_mut().zip([&view.added, &view.deleted]) {
+            for file in files {
+                rows.extend(self.file_is_true(file, objects)?.iter().cloned());
+            }
+            rows.sort_unstable();
+        }
+        self.files.extend(view.added.iter().map(|f| f.path.clone()));
+        if rows[0] != rows[1] {
+            return breaks("I2", format!("{}: snapshot {} ({}) changes the rows", self.root(), view.id, view.kind));
+        }
+        Ok(())
+    }
+
+    /// The input's rows of this table in `[from, to)` of a split, sorted.
+    pub(super) fn expected_in(&self, split: &str, from: u64, to: u64) -> Vec<Row> {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let some = self.expected.get(split).into_iter().flat_map(|s| s.range(signed(from)..signed(to.max(from))));
+        some.flat_map(|(offset, times)| std::iter::repeat_n((split.to_owned(), *offset), *times)).collect()
+    }
+
+    pub(super) fn landed_range(&mut self, user: &str, opened: u64, split: &str, [from, to]: [u64; 2]) {
+        self.users.entry(user.to_owned()).or_default().stands.insert(split.to_owned(), to);
+        self.stands.insert(split.to_owned(), Stand { to, opened });
+        self.ranges.push((split.to_owned(), from, to));
+    }
+
+    /// A snapshot was removed.
+    pub(super) fn delete(&mut self, id: u64, by_us: bool) -> Result<(), Violation> {
+        if self.fallen.remove(&id) {
+            return Ok(());
+        }
+        if by_us {
+            return breaks("I1", format!("{}: snapshot {id} was in history and was deleted", self.root()));
+        }
+        if let Some(known) = self.history.get_mut(&id) {
+            known.there = false;
+        }
+        Ok(())
+    }
+
+    /// Who names the object at `path`: a snapshot that is there.
+    pub(super) fn named_by(&self, path: &str) -> Option<u64> {
+        let there = self.history.values().filter(|k| k.there);
+        let names =
+            |v: &SnapshotView| v.live.contains_key(path) || v.added.iter().any(|f| f.path == path) || v.metadata().any(|m| m == path);
+        there.map(|k| &k.view).find(|v| names(v)).map(|v| v.id)
+    }
+
+    /// Rows that are visible, and how many of them a rewind wrote again.
+    pub(super) fn at_end(&self, objects: &Objects) -> Result<(usize, usize), Violation> {
+        let view: TableView = self.read_again(objects)?;
+        let mut seen: BTreeMap<Row, usize> = BTreeMap::new();
+        let newest = view.snapshots.values().next_back();
+        for file in newest.into_iter().flat_map(|s| s.live.values()) {
+            for row in self.file_is_true(file, objects)?.iter() {
+                *seen.entry(row.clone()).or_default() += 1;
+            }
+        }
+        let mut doubled = 0;
+        for (split, offsets) in &self.expected {
+            for (offset, times) in offsets {
+                let row = (split.clone(), *offset);
+                let found = seen.remove(&row).unwrap_or(0);
+                let at = u64::try_from(*offset).unwrap_or(0);
+                let ranges = self.ranges.iter().filter(|(s, from, to)| s == split && (*from..*to).contains(&at)).count();
+                if found == 0 || found != ranges * times {
+                    let text = format!("{}: {row:?} is there {found} times; {ranges} ranges hold it", self.root());
+                    return breaks("rows", text);
+                }
+                doubled += found - times;
+            }
+        }
+        if let Some((row, times)) = seen.pop_first() {
+            return breaks("rows", format!("{}: {row:?} is there {times} times, and the input has no such row", self.root()));
+        }
+        Ok((self.expected.values().flat_map(BTreeMap::values).sum::<usize>() + doubled, doubled))
+    }
+
+    /// From the objects alone; what fell into emptied slots is nobody's.
+    fn read_again(&self, objects: &Objects) -> Result<TableView, Violation> {
+        let prefix = format!("{}snapshot/snapshot-", self.root());
+        let mut rest = objects.clone();
+        for id in &self.fallen {
+            rest.remove(&format!("{prefix}{id}"));
+        }
+        self.reader.table(&rest).map_err(i12)
+    }
+}
