@@ -4,4 +4,11 @@
 //! says what becomes of it.
 
 pub mod effect;
+pub mod explore;
+pub mod families;
 pub mod oracle;
+pub mod outside;
+pub mod process;
+pub mod source;
+pub mod store;
+pub mod world;

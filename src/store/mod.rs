@@ -99,7 +99,20 @@ pub struct Store {
 #[derive(Clone)]
 enum Backend {
     Disk(LocalDir),
-    Objects { objects: Arc<dyn ObjectStore>, parts: Option<Arc<dyn MultipartStore>>, root: Path },
+    Objects { objects: Arc<dyn ObjectStore>, parts: Option<Parts>, root: Path },
+}
+
+/// How uploads go piece by piece.
+#[derive(Clone)]
+struct Parts {
+    client: Arc<dyn MultipartStore>,
+    /// Bytes of every part but the last.
+    size: usize,
+}
+
+impl Parts {
+    /// Stores want at least 5 MiB, some want equal parts, and 10,000 parts are the most.
+    const SIZE: usize = 8 << 20;
 }
 
 impl Store {
@@ -116,7 +129,8 @@ impl Store {
             }
             Location::Bucket { scheme, bucket, dir, url } => {
                 let clients = connect(scheme, &bucket, &url)?;
-                let backend = Backend::Objects { objects: clients.objects, parts: Some(clients.parts), root: dir };
+                let parts = Some(Parts { client: clients.parts, size: Parts::SIZE });
+                let backend = Backend::Objects { objects: clients.objects, parts, root: dir };
                 Ok(Store { backend, url, env: env.clone(), options })
             }
         }
@@ -133,7 +147,16 @@ impl Store {
     /// Uploads by parts through this client of the same object store.
     pub fn with_parts(mut self, client: Arc<dyn MultipartStore>) -> Store {
         if let Backend::Objects { parts, .. } = &mut self.backend {
-            *parts = Some(client);
+            *parts = Some(Parts { client, size: Parts::SIZE });
+        }
+        self
+    }
+
+    /// Parts of so many bytes: real stores want 5 MiB and more.
+    #[cfg(any(test, feature = "sim"))]
+    pub fn with_part_size(mut self, bytes: usize) -> Store {
+        if let Backend::Objects { parts: Some(parts), .. } = &mut self.backend {
+            parts.size = bytes;
         }
         self
     }

@@ -10,11 +10,8 @@ use object_store::path::Path;
 
 use super::failure::{Failure, Retry, Verdict};
 use super::local::LocalDir;
-use super::{Backend, Store};
+use super::{Backend, Parts as Client, Store};
 use crate::error::Result;
-
-/// Bytes of every part but the last: stores want at least 5 MiB, some want equal parts, and 10,000 parts are the most.
-const PART: usize = 8 << 20;
 
 /// An object that is being written piece by piece. Nothing refers to it before [`Upload::finish`] returns.
 ///
@@ -48,7 +45,7 @@ impl Upload {
                     }
                 }
             }
-            Backend::Objects { parts: Some(client), .. } => Target::Parts(Parts::new(client.clone(), path)),
+            Backend::Objects { parts: Some(client), .. } => Target::Parts(Parts::new(client, path)),
             Backend::Objects { parts: None, .. } => Target::Whole(BytesMut::new()),
         };
         Ok(Upload { store: store.clone(), name: name.to_owned(), size: 0, to })
@@ -134,6 +131,8 @@ impl std::fmt::Debug for Upload {
 /// An upload to a bucket. Each part has its number, so that it can be sent again.
 struct Parts {
     client: Arc<dyn MultipartStore>,
+    /// Bytes of every part but the last.
+    part: usize,
     path: Path,
     /// The store's name for the upload; none before the first part is full: a small object is one put.
     id: Option<String>,
@@ -142,14 +141,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(client: Arc<dyn MultipartStore>, path: Path) -> Self {
-        Parts { client, path, id: None, done: Vec::new(), buffer: BytesMut::new() }
+    fn new(client: &Client, path: Path) -> Self {
+        Parts { client: client.client.clone(), part: client.size, path, id: None, done: Vec::new(), buffer: BytesMut::new() }
     }
 
     async fn write(&mut self, store: &Store, name: &str, bytes: Bytes) -> Result<()> {
         self.buffer.extend_from_slice(&bytes);
-        while self.buffer.len() > PART {
-            let part = self.buffer.split_to(PART).freeze();
+        while self.buffer.len() > self.part {
+            let part = self.buffer.split_to(self.part).freeze();
             self.send(store, name, part).await?;
         }
         Ok(())

@@ -1,0 +1,325 @@
+//! What is run: pipelines in every shape, and what may happen to them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::env::Rule;
+use crate::sim::explore::{Before, Budget, Depth, Ended, Prepared, Replay, Scenario, Schedule, Seeded, Seen};
+use crate::sim::oracle::Violation;
+use crate::sim::outside::Outside;
+use crate::sim::process::{Setup, SimSink, every};
+use crate::stream::StartOptions;
+use crate::stream::coordinator::AtEnd;
+use crate::stream::decide::Asked;
+
+/// How a family goes through its schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Every schedule within the budget; `merge`: states that were seen are not gone through again.
+    Every {
+        /// Merge?
+        merge: bool,
+    },
+    /// So many schedules by seed; one in `one_in` choices is not the usual one.
+    Seeds {
+        /// How many.
+        count: u64,
+        /// See above.
+        one_in: u64,
+    },
+}
+
+/// Scenarios that are run in one way.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// How.
+    pub how: How,
+    /// What.
+    pub scenarios: Vec<Scenario>,
+}
+
+/// A schedule that broke an invariant.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// What was seen.
+    pub violation: Violation,
+}
+
+/// What a family found.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Runs, those that were cut short because their state was seen included.
+    pub runs: u64,
+    /// Different states at which something was chosen; 0 when states are not merged.
+    pub states: u64,
+    /// Runs that broke an invariant.
+    pub violations: u64,
+    /// The first of them.
+    pub first: Option<Found>,
+    /// What happened in them.
+    pub seen: Seen,
+}
+
+impl Tally {
+    /// Adds up.
+    pub fn add(&mut self, other: Tally) {
+        self.runs += other.runs;
+        self.states += other.states;
+        self.violations += other.violations;
+        self.first = self.first.take().or(other.first);
+        self.seen.add(&other.seen);
+    }
+}
+
+impl Found {
+    /// The trace of calls, what was broken, and the command that shows it again.
+    pub fn report(&self, scenario: &Scenario) -> String {
+        let mut text = String::new();
+        if let Ok(prepared) = Prepared::new(scenario) {
+            let (_, _, trace) = prepared.run(&mut Replay::of(self.schedule.clone()), true);
+            text.push_str(&trace.join("\n"));
+        }
+        let broken: Vec<String> = scenario.broken.iter().map(|r| format!(" --without {r:?}")).collect();
+        format!(
+            "{text}\n{}\nagain: cargo run --features sim --example crash -- replay {} {}{}",
+            self.violation,
+            self.scenario,
+            self.schedule,
+            broken.concat()
+        )
+    }
+}
+
+/// Goes through one scenario. Stops after `enough` violations.
+pub fn explore(scenario: &Scenario, how: How, enough: u64) -> Tally {
+    let mut tally = Tally::default();
+    let found = |schedule, violation| Found { scenario: scenario.name.clone(), schedule, violation };
+    let prepared = match Prepared::new(scenario) {
+        Ok(prepared) => prepared,
+        Err(violation) => {
+            let first = Some(found(Schedule::default(), violation));
+            return Tally { runs: 1, violations: 1, first, ..tally };
+        }
+    };
+    let mut count = |ended: Ended, seen: &Seen, schedule: &dyn Fn() -> Schedule| {
+        tally.runs += 1;
+        tally.seen.add(seen);
+        if let Ended::Violated(violation) = ended {
+            tally.violations += 1;
+            tally.first.get_or_insert_with(|| found(schedule(), violation));
+        }
+        tally.violations < enough
+    };
+    match how {
+        How::Every { merge } => {
+            let mut depth = Depth::new(merge);
+            loop {
+                let (ended, seen, _) = prepared.run(&mut depth, false);
+                if !count(ended, &seen, &|| depth.schedule()) || !depth.next() {
+                    break;
+                }
+            }
+            tally.states = depth.states() as u64;
+        }
+        How::Seeds { count: seeds, one_in } => {
+            for seed in 0..seeds {
+                let mut seeded = Seeded::of(seed + 1, one_in);
+                let (ended, seen, _) = prepared.run(&mut seeded, false);
+                if !count(ended, &seen, &|| seeded.schedule()) {
+                    break;
+                }
+            }
+        }
+    }
+    tally
+}
+
+// ---- shapes ----------------------------------------------------------------------------------------------------------------------------
+
+fn even(_: &str, offset: u64) -> bool {
+    offset % 2 == 0
+}
+
+fn sink(name: &'static str) -> SimSink {
+    SimSink { name, keep: every, partitioned: false }
+}
+
+/// The shapes of a pipeline: name and setup.
+pub fn shapes() -> Vec<(&'static str, Setup)> {
+    let one = Setup::default();
+    vec![
+        ("one", one.clone()),
+        ("two", Setup { sinks: vec![sink("one"), SimSink { keep: even, ..sink("two") }], ..one.clone() }),
+        ("dead", Setup { dead_letters: true, ..one.clone() }),
+        ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(600), ..one }),
+    ]
+}
+
+/// What happens to a pipeline of a shape: name, lives before, the life that is troubled.
+fn histories(shape: &Setup) -> Vec<(&'static str, Vec<Before>, Setup)> {
+    let some = |n| vec![("a", n)];
+    let ended = |n| Before { setup: Setup { input: some(n), ..shape.clone() }, until: None };
+    let paused = |n| Before { setup: Setup { input: some(n), at_end: AtEnd::Pause, keep: 5, ..shape.clone() }, until: None };
+    let second = if shape.tables().len() > 1 { "one/snapshot/snapshot-2" } else { "chain/p/00000000000000000002.json" };
+    let pending = Before { until: Some(second), ..paused(5) };
+    let asking = |asked| StartOptions { asked, ..StartOptions::default() };
+    let more = Setup { keep: 5, ..shape.clone() };
+    let rewind = asking(Asked { rewind: Some(1), ..Asked::default() });
+    let abandon = asking(Asked { abandon: Some(2), ..Asked::default() });
+    let slow = Setup { slow: Duration::from_secs(1900), idle: 3, input: some(3), keep: 5, ..shape.clone() };
+    vec![
+        ("start", vec![], shape.clone()),
+        ("idle", vec![], slow),
+        ("resume", vec![paused(3)], more.clone()),
+        ("rerun", vec![ended(3)], shape.clone()),
+        ("finish", vec![pending.clone()], more.clone()),
+        ("rewind", vec![paused(5)], Setup { options: rewind, input: some(6), ..more.clone() }),
+        ("abandon", vec![pending], Setup { options: abandon, ..more }),
+    ]
+}
+
+fn scenario(name: String, before: Vec<Before>, slots: Vec<Setup>, budget: Budget) -> Scenario {
+    let mut last = slots.last().cloned().unwrap_or_default();
+    last.starts_at += 1000;
+    Scenario { name, before, slots, last, budget, outside: Vec::new(), data_allowed: false, every_call: true, broken: BTreeSet::new() }
+}
+
+fn alone(faults: u8) -> Budget {
+    Budget { faults, preemptions: 0, outside: 0 }
+}
+
+/// Every single fault in every shape and history.
+pub fn singles() -> Family {
+    let mut scenarios = Vec::new();
+    for (shape, setup) in shapes() {
+        for (history, before, troubled) in histories(&setup) {
+            scenarios.push(scenario(format!("single-{shape}-{history}"), before, vec![troubled], alone(1)));
+        }
+    }
+    Family { name: "single faults", how: How::Every { merge: true }, scenarios }
+}
+
+/// Every two faults in one shape.
+pub fn doubles() -> Family {
+    let setup = Setup { input: vec![("a", 3)], ..Setup::default() };
+    Family {
+        name: "double faults",
+        how: How::Every { merge: true },
+        scenarios: vec![scenario("double-one-start".into(), vec![], vec![setup], alone(2))],
+    }
+}
+
+fn two_processes(name: &str, before: Vec<Before>, slots: Vec<Setup>, faults: u8, preemptions: u8) -> Scenario {
+    let budget = Budget { faults, preemptions, outside: 0 };
+    Scenario { every_call: false, ..scenario(name.to_owned(), before, slots, budget) }
+}
+
+/// Two live processes: two fresh starts, a zombie and its successor, a rewind and the old owner.
+fn pairs(faults: u8, preemptions: u8) -> Vec<Scenario> {
+    let some = |n| vec![("a", n)];
+    let small = Setup { input: some(3), ..Setup::default() };
+    let paused = Before { setup: Setup { at_end: AtEnd::Pause, ..small.clone() }, until: None };
+    let resumed = Setup { input: some(5), ..small.clone() };
+    let rewind = StartOptions { asked: Asked { rewind: Some(1), ..Asked::default() }, ..StartOptions::default() };
+    let back = Setup { options: rewind, ..resumed.clone() };
+    vec![
+        two_processes("pair-fresh", vec![], vec![small.clone(), small.clone()], faults, preemptions),
+        two_processes("pair-zombie", vec![paused.clone()], vec![resumed.clone(), resumed.clone()], faults, preemptions),
+        two_processes("pair-rewind", vec![paused], vec![resumed, back], faults, preemptions),
+    ]
+}
+
+/// Two live processes, every schedule within the budget.
+pub fn interleavings(faults: u8, preemptions: u8) -> Family {
+    Family { name: "two processes", how: How::Every { merge: true }, scenarios: pairs(faults, preemptions) }
+}
+
+/// Two live processes, any number of switches, by seed.
+pub fn interleavings_by_seed(count: u64) -> Family {
+    Family { name: "two processes by seed", how: How::Seeds { count, one_in: 12 }, scenarios: pairs(3, 60) }
+}
+
+/// Snapshots expire between any two calls, others commit; pins are honoured.
+pub fn expiry(faults: u8, outside: u8) -> Family {
+    let setup = Setup { input: vec![("a", 4)], ..Setup::default() };
+    let what = vec![Outside::Expire, Outside::Commit];
+    let budget = Budget { faults, preemptions: 0, outside };
+    let with = |s: Scenario| Scenario { outside: what.clone(), every_call: false, ..s };
+    let paused = Before { setup: Setup { at_end: AtEnd::Pause, input: vec![("a", 2)], ..setup.clone() }, until: None };
+    let slow = Setup { slow: Duration::from_secs(2000), ..setup.clone() };
+    Family {
+        name: "expiry",
+        how: How::Every { merge: true },
+        scenarios: vec![
+            with(scenario("expiry-start".into(), vec![], vec![setup.clone()], budget)),
+            with(scenario("expiry-slow".into(), vec![], vec![slow], budget)),
+            with(scenario("expiry-resume".into(), vec![paused], vec![setup], budget)),
+        ],
+    }
+}
+
+/// Two processes while snapshots expire.
+pub fn expiry_of_pairs(outside: u8) -> Family {
+    let scenarios = pairs(0, 2).into_iter().map(|s| Scenario {
+        name: s.name.replace("pair-", "expiry-pair-"),
+        outside: vec![Outside::Expire, Outside::Commit],
+        budget: Budget { outside, ..s.budget },
+        ..s
+    });
+    Family { name: "two processes and expiry", how: How::Every { merge: true }, scenarios: scenarios.collect() }
+}
+
+/// Another engine removes the pin, then expires: what cannot be known stops the run; nothing is doubled, nothing lost in silence.
+pub fn unpinned(faults: u8, outside: u8) -> Family {
+    let setup = Setup { input: vec![("a", 4)], ..Setup::default() };
+    let budget = Budget { faults, preemptions: 0, outside };
+    let with = |s: Scenario| Scenario {
+        outside: vec![Outside::Unpin, Outside::ExpireAll, Outside::Commit],
+        every_call: false,
+        data_allowed: true,
+        ..s
+    };
+    let pending = Before { setup: Setup { at_end: AtEnd::Pause, ..setup.clone() }, until: Some("chain/p/00000000000000000002.json") };
+    Family {
+        name: "pins removed",
+        how: How::Every { merge: true },
+        scenarios: vec![
+            with(scenario("unpinned-start".into(), vec![], vec![setup.clone()], budget)),
+            with(scenario("unpinned-finish".into(), vec![pending], vec![setup], budget)),
+        ],
+    }
+}
+
+/// All scenarios by name, for replays.
+pub fn by_name(name: &str) -> Option<Scenario> {
+    let all = [singles(), doubles(), interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2), unpinned(1, 3)];
+    all.into_iter().flat_map(|f| f.scenarios).find(|s| s.name == name)
+}
+
+/// Reads the name of a rule.
+pub fn rule(name: &str) -> Option<Rule> {
+    ALL_RULES.into_iter().find(|r| format!("{r:?}") == name)
+}
+
+/// Every rule that can be switched off.
+pub const ALL_RULES: [Rule; 13] = [
+    Rule::OneRead,
+    Rule::ListAfterCreate,
+    Rule::CreateOnly,
+    Rule::ReadBack,
+    Rule::KeepUnclear,
+    Rule::FinishEnd,
+    Rule::CloseOld,
+    Rule::OneChain,
+    Rule::Equality,
+    Rule::Pin,
+    Rule::PinAfterOwned,
+    Rule::FloorAfterPin,
+    Rule::ListBeforeData,
+];

@@ -1,0 +1,93 @@
+//! What other engines do to a table between two of our calls.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::format::CommitUser;
+use crate::sim::effect::{Effect, Op};
+use crate::sim::process::at_once;
+use crate::sim::store::Objects;
+use crate::table::Table;
+
+/// One thing that another engine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Outside {
+    /// Removes the oldest snapshot, unless it is the newest too or a consumer wants it.
+    Expire,
+    /// Removes every snapshot but the newest, and minds no consumer.
+    ExpireAll,
+    /// Commits an empty snapshot.
+    Commit,
+    /// Removes all consumers.
+    Unpin,
+    /// Takes the newest snapshot away, as a rollback does.
+    RollBack,
+}
+
+fn ids(map: &BTreeMap<String, Bytes>, table: &str) -> Vec<u64> {
+    let prefix = format!("{table}/snapshot/snapshot-");
+    let found = map.range(prefix.clone()..).take_while(|(k, _)| k.starts_with(&prefix));
+    let mut ids: Vec<u64> = found.filter_map(|(k, _)| k.get(prefix.len()..)?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// The least snapshot that a consumer wants.
+fn pinned(map: &BTreeMap<String, Bytes>, table: &str) -> Option<u64> {
+    let prefix = format!("{table}/consumer/");
+    let found = map.range(prefix.clone()..).take_while(|(k, _)| k.starts_with(&prefix));
+    found.filter_map(|(_, bytes)| serde_json::from_slice::<serde_json::Value>(bytes).ok()?.get("nextSnapshot")?.as_u64()).min()
+}
+
+impl Outside {
+    /// Would it change anything?
+    pub fn is_possible(self, map: &BTreeMap<String, Bytes>, table: &str) -> bool {
+        let ids = ids(map, table);
+        match self {
+            Outside::Expire => ids.len() > 1 && pinned(map, table).is_none_or(|p| ids[0] < p),
+            Outside::ExpireAll | Outside::RollBack => ids.len() > 1,
+            Outside::Commit => map.contains_key(&format!("{table}/schema/schema-0")),
+            Outside::Unpin => pinned(map, table).is_some(),
+        }
+    }
+}
+
+/// Does it. The changes, in order.
+pub fn make(what: Outside, objects: &mut Objects, table: &str, number: u64) -> Vec<Effect> {
+    let effect = |op, key: String, before, after, by_expiry| Effect { process: Effect::OUTSIDE, op, key, before, after, by_expiry };
+    let remove = |objects: &mut Objects, key: String, by_expiry| {
+        let before = objects.set(&key, None);
+        effect(Op::Delete, key, before, None, by_expiry)
+    };
+    let ids = ids(&objects.map, table);
+    let snapshot = |id: u64| format!("{table}/snapshot/snapshot-{id}");
+    match what {
+        Outside::Expire => ids.first().map(|id| remove(objects, snapshot(*id), true)).into_iter().collect(),
+        Outside::ExpireAll => ids.iter().take(ids.len().saturating_sub(1)).map(|id| remove(objects, snapshot(*id), true)).collect(),
+        Outside::RollBack => ids.last().map(|id| remove(objects, snapshot(*id), false)).into_iter().collect(),
+        Outside::Unpin => {
+            let prefix = format!("{table}/consumer/");
+            let keys: Vec<String> = objects.map.keys().filter(|k| k.starts_with(&prefix)).cloned().collect();
+            keys.into_iter().map(|key| remove(objects, key, false)).collect()
+        }
+        Outside::Commit => {
+            let before = objects.map.clone();
+            let _ = at_once(
+                objects,
+                async |store| {
+                    let table = Table::open_in(store).await?;
+                    table.new_commit(&CommitUser::new("somebody")).commit(i64::try_from(number).unwrap_or(0), Vec::new()).await
+                },
+                table,
+                number,
+            );
+            let changed = objects.map.iter().filter(|(k, v)| before.get(*k) != Some(v));
+            // What a snapshot names comes before it.
+            let mut effects: Vec<Effect> =
+                changed.map(|(k, v)| effect(Op::Put, k.clone(), before.get(k).cloned(), Some(v.clone()), false)).collect();
+            effects.sort_by_key(|e| (e.key.contains("/snapshot/"), e.key.contains("LATEST")));
+            effects
+        }
+    }
+}
