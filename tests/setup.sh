@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Rust: Debian packages, a Python with other people's Paimon readers,
-# and Java Paimon with the small reader in tests/interop/java.  Running it again does only what is missing.
+# Installs what the tests need besides Rust: Debian packages, a Python with other people's Paimon readers and an S3 server,
+# Java Paimon with the small reader in tests/interop/java, and a second S3 server, s3s-fs.  Running it again does only what is missing.
 #
 #   tests/setup.sh                                   everything
 #   PAIMON_JAVA_VERSIONS="1.4.2" tests/setup.sh      other versions of paimon-bundle (must be on Maven Central)
@@ -56,4 +56,15 @@ for version in $java_versions; do
   javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/Interop.java
   printf '%s\n' "$stamp" >"$dir/ready"
 done
+# ---------------------------------------------------------------- an S3 server that lets many creates of one name win
+s3s=0.14.1
+if [ "$(target/interop/s3s/bin/s3s-fs --version 2>/dev/null)" != "s3s-fs $s3s" ]; then
+  say "s3s-fs $s3s into target/interop/s3s (a minute)"
+  fetch_s3s() {
+    CARGO_TARGET_DIR=target/interop/s3s-build CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 \
+      cargo install -q --locked --debug --force --features binary --version "$s3s" --root target/interop/s3s s3s-fs
+  }
+  fetch_s3s || { say "once more: s3s-fs"; sleep 5; fetch_s3s; }
+  rm -rf target/interop/s3s-build
+fi
 say "ready: $(tests/interop/read.sh readers | tr '\n' ' ')"

@@ -79,6 +79,7 @@ pub(crate) enum Command {
     Checkpoints(CheckpointsArgs),
     Config(ConfigArgs),
     DeadLetters(DeadLettersArgs),
+    Doctor(DoctorArgs),
     Completions(CompletionsArgs),
 }
 
@@ -315,6 +316,28 @@ pub(crate) struct DeadLettersArgs {
     /// With a pipeline file: override a key of it (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<String>,
+}
+
+/// Try whether a location can carry exactly-once: conditional creates raced for, listings, deletes, uploads; on disk links and fsync
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli doctor ./lake
+  table-cli doctor s3://lake/shop.db --racers 32 --rounds 200
+
+Everything happens in a new directory `_lakeward-doctor-UUID` below the location, which is removed at the end. \
+A store that lets two creates win now and then shows it only in some rounds: take more of them where it counts. \
+Exit code 3 when a check failed; warnings do not count.")]
+pub(crate) struct DoctorArgs {
+    /// A path or URL: where tables or checkpoints are, or are to be
+    #[arg(value_name = "LOCATION")]
+    pub(crate) location: String,
+    /// How many create the same name at once, each over a connection of its own
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) racers: usize,
+    /// How many names are raced for
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub(crate) rounds: usize,
 }
 
 /// Completions for a shell, to standard output

@@ -4,6 +4,7 @@ mod args;
 mod cells;
 mod checkpoints;
 mod create;
+mod doctor;
 mod files;
 mod ingest;
 mod logs;
@@ -33,7 +34,6 @@ pub(crate) enum Failed {
     /// It is told, and has an exit code.
     Said(Error),
     /// A check found something, and the report says what: exit code 3.
-    #[allow(dead_code, reason = "the checks that end so come next")]
     Found,
     /// Nobody reads standard output any more: as good as done.
     Closed,
@@ -114,6 +114,7 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         Command::Count(args) => rows::count(args, output).await,
         Command::Checkpoints(args) => checkpoints::checkpoints(args, output).await,
         Command::Config(args) => pipelines::config(args, output),
+        Command::Doctor(args) => doctor::doctor(args, output).await,
         Command::DeadLetters(args) => rows::dead_letters(args, output).await,
         Command::Completions(_) => Ok(()),
     }

@@ -1,1 +1,3 @@
-//! Looking after a table: checks that read and change nothing.
+//! Looking after a table, and the place where it lies: checks that change nothing that is there.
+
+pub mod doctor;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Every command that there is.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "ingest",
     "create",
     "info",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 13] = [
     "checkpoints",
     "config",
     "dead-letters",
+    "doctor",
     "completions",
 ];
 

@@ -1,10 +1,10 @@
 //! A bucket behind a real S3 client. Runs against moto's server, or, with `LAKEWARD_TEST_S3=s3://BUCKET/DIRECTORY` and the usual `AWS_*`
 //! variables, against any other.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+mod doctor;
+mod server;
+
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,78 +14,19 @@ use lakeward::publish::{Publication, publish};
 use lakeward::store::{Store, StoreOptions};
 use lakeward::{Env, Kind};
 
+use self::server::{Server, settings};
+
 const LOCATION: &str = "LAKEWARD_TEST_S3";
-
-/// `moto_server` answers in threads, and its `If-None-Match: *` is a check and then a write: of two creates at once, both win now and then.
-/// A store like that is none of those that the protocol is for; served one request at a time, moto is one.
-const SERVER: &str = "
-import sys
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
-run_simple('127.0.0.1', int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
-";
-
-/// moto's server on a free port of the loopback device; ends with this value.
-struct Moto {
-    child: Child,
-    address: String,
-}
-
-impl Moto {
-    fn start() -> Moto {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let python = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
-        let child = Command::new(&python)
-            .args(["-c", SERVER, &address.port().to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|e| panic!("{}: {e}; run tests/setup.sh", python.display()));
-        let moto = Moto { child, address: address.to_string() };
-        for _ in 0..300 {
-            if TcpStream::connect(&moto.address).is_ok() {
-                return moto;
-            }
-            pause();
-        }
-        panic!("moto's server does not start; is moto[server] in .venv?");
-    }
-
-    fn create_bucket(&self, name: &str) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "PUT /{name} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", self.address).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.lines().next().is_some_and(|status| status.contains(" 200 ")), "{answer}");
-    }
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "waits for another process")]
-fn pause() {
-    std::thread::sleep(Duration::from_millis(100));
-}
 
 /// The settings come from the environment, which a process can only give to another one: so this starts the tests below again.
 #[test]
 #[ignore = "needs moto[server] in .venv (tests/setup.sh)"]
 fn a_bucket_of_moto_keeps_every_promise_of_a_store() {
-    let moto = Moto::start();
-    moto.create_bucket("lake");
+    let moto = Server::moto();
     let again = Command::new(std::env::current_exe().unwrap())
         .args(["--include-ignored", "--test-threads=2", "s3::on_a_bucket::"])
         .env(LOCATION, "s3://lake/some dir")
-        .env("AWS_ENDPOINT", format!("http://{}", moto.address))
-        .env("AWS_ALLOW_HTTP", "true")
-        .env("AWS_ACCESS_KEY_ID", "test")
-        .env("AWS_SECRET_ACCESS_KEY", "test")
-        .env("AWS_REGION", "us-east-1")
+        .envs(settings(&moto.address))
         .output()
         .unwrap();
     let output = String::from_utf8_lossy(&again.stdout).into_owned() + &String::from_utf8_lossy(&again.stderr);
