@@ -74,8 +74,7 @@ impl Oracle {
     fn floor_is_true(&self, link: &Link, entry: &Entry, table: usize, objects: &Objects) -> Checked {
         let table = &self.tables[table];
         let place = || format!("checkpoint {}, {}", link.seq, table.root());
-        let known = table.history.get(&entry.floor);
-        if entry.floor > 0 && known.map(|k| k.digest.as_str()) != entry.floor_digest.as_deref() {
+        if entry.floor > 0 && !table.had(entry.floor, entry.floor_digest.as_deref()) {
             return breaks("I10", format!("{}: the floor {} never had these bytes", place(), entry.floor));
         }
         let last = table.newest_identifier(&link.user, entry.floor);
@@ -111,7 +110,7 @@ impl Oracle {
             (Some(_), Some(_)) => breaks("I1", format!("{}: snapshot {id} was there and was changed", self.tables[at].root())),
             (_, None) => {
                 self.look_for_ignored_pins(at, id, what, objects);
-                self.tables[at].delete(id, by_us(what))
+                self.tables[at].delete(id, by_us(what), what.by_expiry)
             }
             (None, Some(_)) => {
                 let Some(view) = self.tables[at].create(id, objects)? else { return Ok(()) };

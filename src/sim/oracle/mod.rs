@@ -26,6 +26,8 @@ mod chain;
 mod invariants;
 pub mod reader;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -127,6 +127,8 @@ struct Kept {
     rows: HashMap<(Bytes, RowColumns), Arc<Vec<Row>>>,
 }
 
+/// How the error of a file that is live already ends.
+pub(super) const TWICE: &str = "added twice";
 /// A map of the cache that has grown beyond this is emptied.
 const KEPT: usize = 1 << 14;
 
@@ -292,7 +294,7 @@ impl Reader {
                 if entry.adds {
                     added.push(file.clone());
                     if live.insert(path.clone(), file).is_some() {
-                        return Err(format!("the file {path} is added twice"));
+                        return Err(format!("the file {path} is {TWICE}"));
                     }
                 } else {
                     deleted.push(file);

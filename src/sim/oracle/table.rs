@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chain::digest;
-use super::reader::{Cache, FileView, Objects, Reader, Row, RowColumns, SnapshotView, TableView};
+use super::reader::{Cache, FileView, Objects, Reader, Row, RowColumns, SnapshotView, TWICE, TableView};
 use super::{TableConfig, Violation, breaks};
 
 /// A snapshot that is or was in history.
@@ -42,6 +42,8 @@ pub(super) struct Ghost {
     /// Split -> offset -> how often the input has it.
     expected: BTreeMap<String, BTreeMap<i64, usize>>,
     pub(super) history: BTreeMap<u64, Known>,
+    /// Taken away from the top by another engine.
+    rolled_back: BTreeMap<u64, Known>,
     /// On the store, and published into a slot that expiry had emptied: in nobody's history.
     fallen: BTreeSet<u64>,
     fallen_ever: usize,
@@ -76,6 +78,7 @@ impl Ghost {
             columns: config.columns,
             expected: BTreeMap::new(),
             history: BTreeMap::new(),
+            rolled_back: BTreeMap::new(),
             fallen: BTreeSet::new(),
             fallen_ever: 0,
             files: HashSet::new(),
@@ -111,6 +114,10 @@ impl Ghost {
         format!("{}{path}", self.root())
     }
 
+    /// Was there ever a snapshot `id` of these bytes?
+    pub(super) fn had(&self, id: u64, digest: Option<&str>) -> bool {
+        [&self.history, &self.rolled_back].iter().any(|m| m.get(&id).is_some_and(|k| Some(k.digest.as_str()) == digest))
+    }
     /// The newest identifier of a user as of snapshot `id`.
     pub(super) fn newest_identifier(&self, user: &str, upto: u64) -> Option<i64> {
         let landed = self.users.get(user)?;
@@ -152,7 +159,9 @@ impl Ghost {
         let path = format!("snapshot/snapshot-{id}");
         let bytes = self.reader.object(&path, objects).map_err(i12)?;
         let before = self.newest().map(|k| k.view.clone());
-        let view = Arc::new(self.reader.snapshot(id, bytes, objects, before.as_deref()).map_err(i12)?);
+        let view = self.reader.snapshot(id, bytes, objects, before.as_deref());
+        let unreadable = |text: String| Violation { invariant: if text.ends_with(TWICE) { "I2" } else { "I12" }, text };
+        let view = Arc::new(view.map_err(unreadable)?);
         self.check_base(&view, before.as_deref())?;
         self.history.insert(id, Known { view: view.clone(), digest: digest(bytes), there: true });
         Ok(Some(view))
@@ -229,14 +238,18 @@ impl Ghost {
     }
 
     /// A snapshot was removed.
-    pub(super) fn delete(&mut self, id: u64, by_us: bool) -> Result<(), Violation> {
+    pub(super) fn delete(&mut self, id: u64, by_us: bool, by_expiry: bool) -> Result<(), Violation> {
         if self.fallen.remove(&id) {
             return Ok(());
         }
         if by_us {
             return breaks("I1", format!("{}: snapshot {id} was in history and was deleted", self.root()));
         }
-        if let Some(known) = self.history.get_mut(&id) {
+        if !by_expiry && self.newest().is_some_and(|k| k.view.id == id) {
+            // A rollback. What our processes know of it is not held against them; the rows are.
+            self.unprotected = true;
+            self.rolled_back.extend(self.history.remove(&id).map(|k| (id, k)));
+        } else if let Some(known) = self.history.get_mut(&id) {
             known.there = false;
         }
         Ok(())
