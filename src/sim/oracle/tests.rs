@@ -11,6 +11,9 @@ use super::reader::{Cache, Reader, RowColumns};
 
 const MAX: &str = "9223372036854775807";
 
+/// Worlds are cut after every so many effects; the explorer cuts everywhere.
+const STEP: usize = 3;
+
 fn seq(n: u64) -> String {
     format!("chain/p/{n:020}.json")
 }
@@ -66,7 +69,7 @@ fn sound() -> Vec<(&'static str, World, Setup)> {
 }
 
 #[test]
-fn what_the_production_code_does_is_sound_wherever_it_is_cut() {
+fn what_the_production_code_does_is_sound_wherever_it_was_cut() {
     for (name, before, setup) in sound() {
         let (begun, config, cache) = (before.effects.len(), setup.config(), Cache::default());
         let whole = before.then(&setup);
@@ -75,7 +78,7 @@ fn what_the_production_code_does_is_sound_wherever_it_is_cut() {
         assert_eq!(summary.doubled.values().sum::<usize>() > 0, name.starts_with("rewind"), "{name}: {summary:?}");
         // Whoever comes after has nothing to ask for.
         let plain = Setup { options: Default::default(), ..setup };
-        for n in begun..whole.effects.len() {
+        for n in (begun..whole.effects.len()).step_by(STEP) {
             let mut cut = whole.cut(n);
             let done = cut.run(&plain);
             assert!(done.is_ok(), "{name}, {n}: {done:?}");
@@ -371,8 +374,8 @@ fn i11_a_lineage_that_was_not_closed_and_a_close_that_lies_are_named() {
     let all = history(&world, "one");
     let close = &all.iter().find(|(_, user, identifier)| *user == all[0].1 && identifier.to_string() == MAX).unwrap().0;
     let mut unclosed = world.clone();
-    let at = unclosed.find(close);
-    unclosed.effects.remove(at);
+    let pin = format!("one/consumer/consumer-{}", all[0].1);
+    unclosed.effects.retain(|e| e.key != *close && (e.key != pin || e.after.is_some()));
     names(&unclosed, setup.config(), "I11", "is not closed in one/");
     let mut lies = world.clone();
     lies.edit(close, |s| s["properties"]["lakeward.closed-at"] = json!("2"));
