@@ -1,75 +1,182 @@
-//! The crash harness by hand: `cargo run --release --features sim --example crash -- --help`.
+//! The crash harness by hand: `cargo run --release --features sim --example crash -- --help`; what it does is in `spec/harness.md`.
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Instant;
 
+use lakeward::env::Rule;
 use lakeward::sim::explore::{Prepared, Replay, Scenario, Schedule};
-use lakeward::sim::families::{self, Family, How};
+use lakeward::sim::families::{self, Family, Form, How, Tally};
 
-const HELP: &str = "crash list | run FAMILY [SCENARIO] | replay SCENARIO SCHEDULE [--without RULE]";
+const HELP: &str = "\
+Crashes simulated pipelines everywhere and looks whether any row is lost or doubled.
 
-fn families() -> Vec<Family> {
-    vec![
-        families::singles(),
-        families::doubles(),
-        families::interleavings(0, 2),
-        families::interleavings_by_seed(2000),
-        families::expiry(1, 2),
-        families::expiry_of_pairs(1),
-        families::unpinned(1, 3),
-    ]
+  crash short                            what CI runs
+  crash long                             everything; optimised, minutes to an hour
+  crash run SCENARIO...                  these, in their long form
+  crash list                             names of scenarios and rules
+  crash teeth [RULE...]                  each rule of the protocol switched off: which families notice
+  crash replay SCENARIO SCHEDULE         one run, call by call
+    --without RULE                       (run, replay) with this rule switched off
+
+Exit code 3: something was lost, doubled or broken.";
+
+/// One scenario of a family, and how it is run.
+struct Job {
+    family: &'static str,
+    how: How,
+    scenario: Scenario,
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let mut without: Vec<Rule> = Vec::new();
+    while let Some(at) = words.iter().position(|w| w == "--without") {
+        let Some(rule) = words.get(at + 1).and_then(|r| families::rule(r)) else {
+            return usage("--without wants a rule; see `crash list`");
+        };
+        without.push(rule);
+        words.drain(at..at + 2);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["run", name, ref rest @ ..] => {
-            for family in families().into_iter().filter(|f| f.name == name || name == "all") {
-                for s in family.scenarios.iter().filter(|s| rest.is_empty() || rest.contains(&s.name.as_str())) {
-                    run(s, family.how);
-                }
+        ["short"] => table(jobs(families::all(Form::Short))),
+        ["long"] => table(jobs(families::all(Form::Long))),
+        ["run", ref names @ ..] => {
+            let some = jobs(families::all(Form::Long)).into_iter().filter(|j| names.contains(&j.scenario.name.as_str()));
+            table(
+                some.map(|mut j| {
+                    j.scenario.broken.extend(without.iter().copied());
+                    j
+                })
+                .collect(),
+            )
+        }
+        ["list"] => {
+            for family in families::all(Form::Long) {
+                println!("{}", family.name);
+                family.scenarios.iter().for_each(|s| println!("    {}", s.name));
             }
+            families::ALL_RULES.iter().for_each(|r| println!("rule {r:?}"));
             ExitCode::SUCCESS
         }
-        ["replay", name, schedule, ref rest @ ..] => {
+        ["teeth", ref names @ ..] => teeth(names),
+        ["replay", name, schedule] => {
             let (Some(mut scenario), Some(schedule)) = (families::by_name(name), Schedule::parse(schedule)) else {
-                eprintln!("no such scenario or schedule");
-                return ExitCode::from(2);
+                return usage("no such scenario, or no schedule");
             };
-            scenario.broken.extend(rest.iter().filter_map(|r| families::rule(r)));
-            match Prepared::new(&scenario) {
-                Err(v) => println!("before: {v}"),
-                Ok(prepared) => {
-                    let (ended, _, trace) = prepared.run(&mut Replay::of(schedule), true);
-                    println!("{}\n{ended:?}", trace.join("\n"));
-                }
-            }
+            scenario.broken.extend(without);
+            replay(&scenario, schedule)
+        }
+        ["-h" | "--help"] => {
+            println!("{HELP}");
             ExitCode::SUCCESS
         }
-        _ => {
-            eprintln!("{HELP}");
-            ExitCode::from(2)
-        }
+        _ => usage(HELP),
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a stop watch for a person")]
-fn run(scenario: &Scenario, how: How) {
-    let from = Instant::now();
-    let tally = families::explore(scenario, how, 3);
-    let spent = from.elapsed();
-    println!(
-        "{:30} {:8} runs {:8} states {:4} violations {:7.1} s  {:6.2} ms/run",
-        scenario.name,
-        tally.runs,
-        tally.states,
-        tally.violations,
-        spent.as_secs_f64(),
-        spent.as_secs_f64() * 1000.0 / tally.runs as f64
-    );
-    println!("    {:?}", tally.seen);
-    if let Some(found) = tally.first {
-        println!("{}", found.report(scenario));
+fn usage(text: &str) -> ExitCode {
+    eprintln!("{text}");
+    ExitCode::from(2)
+}
+
+fn replay(scenario: &Scenario, schedule: Schedule) -> ExitCode {
+    match Prepared::new(scenario) {
+        Err(v) => println!("in the lives before: {v}"),
+        Ok(prepared) => {
+            let (ended, _, trace) = prepared.run(&mut Replay::of(schedule), true);
+            println!("{}\n{ended:?}", trace.join("\n"));
+        }
     }
+    ExitCode::SUCCESS
+}
+
+fn jobs(families: Vec<Family>) -> Vec<Job> {
+    let each = |f: Family| f.scenarios.into_iter().map(move |scenario| Job { family: f.name, how: f.how, scenario });
+    families.into_iter().flat_map(each).collect()
+}
+
+/// Runs the jobs on two threads, in order; prints a line for each and a table of the families.
+#[expect(clippy::disallowed_methods, reason = "a stop watch for a person")]
+fn table(jobs: Vec<Job>) -> ExitCode {
+    let started = Instant::now();
+    let next = Mutex::new(jobs.iter());
+    let families: Mutex<Vec<(&str, usize, f64, Tally)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(job) = next.lock().unwrap().next() else { return };
+                    let from = Instant::now();
+                    let tally = families::explore(&job.scenario, job.how, 3);
+                    let spent = from.elapsed().as_secs_f64();
+                    println!(
+                        "{:28} {:9} runs {:9} states {:3} violations {spent:7.1} s",
+                        job.scenario.name, tally.runs, tally.states, tally.violations
+                    );
+                    if let Some(found) = &tally.first {
+                        println!("{}", found.report(&job.scenario));
+                    }
+                    let mut all = families.lock().unwrap();
+                    match all.iter_mut().find(|(name, ..)| *name == job.family) {
+                        Some((_, scenarios, seconds, sum)) => {
+                            *scenarios += 1;
+                            *seconds += spent;
+                            sum.add(tally);
+                        }
+                        None => all.push((job.family, 1, spent, tally)),
+                    }
+                }
+            });
+        }
+    });
+    let all = families.into_inner().unwrap();
+    println!(
+        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | stopped with Data | seconds |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    for (name, scenarios, seconds, t) in &all {
+        let s = &t.seen;
+        println!(
+            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
+            t.runs, t.states, t.violations, s.died, s.fenced, s.landed_late, s.expired, s.dead_snapshots, s.data
+        );
+    }
+    let bad: u64 = all.iter().map(|(_, _, _, t)| t.violations).sum();
+    let runs: u64 = all.iter().map(|(_, _, _, t)| t.runs).sum();
+    println!("\n{runs} runs, {bad} violations, {:.0} s", started.elapsed().as_secs_f64());
+    if bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) }
+}
+
+/// Per rule that is switched off and family: how many runs, up to the tenth violation, and how many violate.
+fn teeth(names: &[&str]) -> ExitCode {
+    println!("| rule switched off | family | runs | violations | the first |");
+    println!("|---|---|---|---|---|");
+    let mut toothless = 0;
+    for rule in families::ALL_RULES.into_iter().filter(|r| names.is_empty() || names.contains(&format!("{r:?}").as_str())) {
+        let mut noticed = 0;
+        for family in families::all(Form::Short) {
+            let mut sum = Tally::default();
+            for scenario in &family.scenarios {
+                let mut scenario = scenario.clone();
+                scenario.broken.insert(rule);
+                sum.add(families::explore(&scenario, family.how, 10));
+                if sum.violations >= 10 {
+                    break;
+                }
+            }
+            let Some(first) = sum.first else { continue };
+            noticed += 1;
+            println!(
+                "| {rule:?} | {} | {} | {} | {} {}: {} |",
+                family.name, sum.runs, sum.violations, first.scenario, first.schedule, first.violation
+            );
+        }
+        if noticed == 0 {
+            println!("| {rule:?} | none | | 0 | |");
+            toothless += 1;
+        }
+    }
+    if toothless == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) }
 }

@@ -113,8 +113,29 @@ pub struct Before {
 
 /// Picks what happens.
 pub trait Driver {
-    /// One of `count` moves, the first being the usual one; none: this run need not go on.
-    fn choose(&mut self, count: usize, state: &mut dyn FnMut() -> (u128, Budget)) -> Option<usize>;
+    /// Which of the moves; the first is the usual one. None: this run need not go on.
+    fn choose(&mut self, at: &Choices<'_>) -> Option<usize>;
+}
+
+/// The moves at one point of a run.
+pub struct Choices<'a> {
+    run: &'a Run<'a>,
+    moves: &'a [Move],
+}
+
+impl Choices<'_> {
+    /// How many; at least two.
+    pub fn count(&self) -> usize {
+        self.moves.len()
+    }
+    /// A move in words, as in a trace.
+    pub fn label(&self, i: usize) -> String {
+        self.moves.get(i).map(|m| self.run.label(m)).unwrap_or_default()
+    }
+    /// What decides how a run can go on, and how much may still go wrong in it.
+    pub fn state(&self) -> (u128, Budget) {
+        (self.run.state(), self.run.budget)
+    }
 }
 
 /// The choices of one run that were not the usual one: which branching, which move.
@@ -267,7 +288,7 @@ fn rows(setup: &Setup, keep: impl Fn(&str, u64) -> bool) -> Vec<Row> {
 pub struct Usual;
 
 impl Driver for Usual {
-    fn choose(&mut self, _: usize, _: &mut dyn FnMut() -> (u128, Budget)) -> Option<usize> {
+    fn choose(&mut self, _: &Choices<'_>) -> Option<usize> {
         Some(0)
     }
 }
@@ -374,7 +395,7 @@ impl<'p> Run<'p> {
             let chosen = if moves.len() == 1 {
                 usual
             } else {
-                match driver.choose(moves.len(), &mut || (self.state(), self.budget)) {
+                match driver.choose(&Choices { run: self, moves: &moves }) {
                     Some(i) => moves.get(i).cloned().unwrap_or(usual),
                     None => return Ok(false),
                 }
@@ -446,7 +467,21 @@ impl<'p> Run<'p> {
 
     // ---- what happens ----------------------------------------------------------------------------------------------------------------
 
+    fn label(&self, m: &Move) -> String {
+        let ask = |slot: usize| self.first(slot).map(|(_, ask)| ask.to_string()).unwrap_or_default();
+        match m {
+            Move::Go(slot) => format!("{} {}", name(*slot), ask(*slot)),
+            Move::Fault(slot, fault) => format!("{} {}: {fault:?}", name(*slot), ask(*slot)),
+            Move::Land(i) => format!("late: {}", self.late[*i].ask),
+            Move::Outside(what, table) => format!("outside: {what:?} {table}"),
+        }
+    }
+
     fn make(&mut self, chosen: Move) -> Result<(), Violation> {
+        if self.tracing {
+            let label = self.label(&chosen);
+            self.say(|| label);
+        }
         match chosen {
             Move::Go(slot) => {
                 if slot != self.current && self.first(self.current).is_some() {
@@ -454,14 +489,12 @@ impl<'p> Run<'p> {
                 }
                 self.current = slot;
                 let Some((n, ask)) = self.first(slot) else { return Ok(()) };
-                self.say(|| format!("{} {ask}", name(slot)));
                 let answer = self.apply(&ask, self.number(slot, self.slots[slot].life))?;
                 self.answer(slot, n, &ask, answer)
             }
             Move::Fault(slot, fault) => {
                 self.budget.faults = self.budget.faults.saturating_sub(1);
                 let Some((n, ask)) = self.first(slot) else { return Ok(()) };
-                self.say(|| format!("{} {ask}: {fault:?}", name(slot)));
                 let process = self.number(slot, self.slots[slot].life);
                 match fault {
                     Fault::Refused => self.answer(slot, n, &ask, Answer::Unclear("503 Service Unavailable")),
@@ -488,7 +521,6 @@ impl<'p> Run<'p> {
             Move::Outside(what, table) => {
                 self.budget.outside = self.budget.outside.saturating_sub(1);
                 self.outside += 1;
-                self.say(|| format!("outside {what:?} {table}"));
                 for effect in outside::make(what, &mut self.objects, table, 5000 + self.outside) {
                     self.seen.expired += u64::from(effect.by_expiry);
                     self.oracle.after_call(&effect, &self.objects.map)?;
@@ -499,7 +531,6 @@ impl<'p> Run<'p> {
     }
 
     fn land(&mut self, late: &Late) -> Result<(), Violation> {
-        self.say(|| format!("late: {}", late.ask));
         let before = self.objects.sum();
         self.apply(&late.ask, late.process)?;
         if self.objects.sum() != before {
@@ -574,6 +605,10 @@ impl<'p> Run<'p> {
                 self.seen.fenced += 1;
                 // The winner may be dead by now: whoever supervises starts it again.
                 if self.slots.iter().any(|s| s.process.is_some()) { Ok(()) } else { self.start(slot) }
+            }
+            // What was asked is owned meanwhile, by a late request of the life before.
+            Kind::Invalid if self.restarted(&self.slots[slot].setup).options.asked != self.slots[slot].setup.options.asked => {
+                self.start(slot)
             }
             Kind::Data if self.prepared.scenario.data_allowed => {
                 self.seen.data += 1;
@@ -676,13 +711,13 @@ impl Depth {
 }
 
 impl Driver for Depth {
-    fn choose(&mut self, count: usize, state: &mut dyn FnMut() -> (u128, Budget)) -> Option<usize> {
+    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
         if let Some((choice, _)) = self.path.get(self.at) {
             self.at += 1;
             return Some(*choice);
         }
         if self.merge {
-            let (state, budget) = state();
+            let (state, budget) = at.state();
             let known = self.seen.entry(state).or_default();
             if known.iter().any(|b| b.covers(budget)) {
                 return None;
@@ -690,7 +725,7 @@ impl Driver for Depth {
             known.retain(|b| !budget.covers(*b));
             known.push(budget);
         }
-        self.path.push((0, count));
+        self.path.push((0, at.count()));
         self.at += 1;
         Some(0)
     }
@@ -712,10 +747,10 @@ impl Replay {
 }
 
 impl Driver for Replay {
-    fn choose(&mut self, count: usize, _: &mut dyn FnMut() -> (u128, Budget)) -> Option<usize> {
+    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
         let choice = self.schedule.0.get(&self.at).copied().unwrap_or(0);
         self.at += 1;
-        Some(choice.min(count - 1))
+        Some(choice.min(at.count() - 1))
     }
 }
 
@@ -746,16 +781,50 @@ impl Seeded {
 }
 
 impl Driver for Seeded {
-    fn choose(&mut self, count: usize, _: &mut dyn FnMut() -> (u128, Budget)) -> Option<usize> {
-        let at = self.at;
+    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
+        let index = self.at;
         self.at += 1;
         if self.roll(self.one_in) > 0 {
             return Some(0);
         }
-        let choice = usize::try_from(self.roll(count as u64)).unwrap_or(0);
+        let choice = usize::try_from(self.roll(at.count() as u64)).unwrap_or(0);
         if choice > 0 {
-            self.chosen.0.insert(at, choice);
+            self.chosen.0.insert(index, choice);
         }
         Some(choice)
+    }
+}
+
+/// Takes the moves with these labels, in this order; the usual one until then.
+pub struct Script {
+    steps: Vec<(Option<String>, String)>,
+    next: usize,
+}
+
+impl Script {
+    /// Each step is a label (`late: create one/snapshot/snapshot-2`), taken as soon as it is offered; or `USUAL | LABEL`: taken when the
+    /// usual move has the label USUAL.
+    pub fn of(steps: &[&str]) -> Script {
+        let step = |text: &&str| match text.split_once(" | ") {
+            Some((usual, label)) => (Some(usual.to_owned()), label.to_owned()),
+            None => (None, (*text).to_owned()),
+        };
+        Script { steps: steps.iter().map(step).collect(), next: 0 }
+    }
+    /// The first step that was never taken.
+    pub fn left(&self) -> Option<&str> {
+        self.steps.get(self.next).map(|(_, label)| label.as_str())
+    }
+}
+
+impl Driver for Script {
+    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
+        let Some((usual, label)) = self.steps.get(self.next) else { return Some(0) };
+        if usual.as_ref().is_some_and(|usual| at.label(0) != *usual) {
+            return Some(0);
+        }
+        let found = (0..at.count()).find(|i| at.label(*i) == *label);
+        self.next += usize::from(found.is_some());
+        Some(found.unwrap_or(0))
     }
 }

@@ -224,14 +224,16 @@ fn two_processes(name: &str, before: Vec<Before>, slots: Vec<Setup>, faults: u8,
 fn pairs(faults: u8, preemptions: u8) -> Vec<Scenario> {
     let some = |n| vec![("a", n)];
     let small = Setup { input: some(3), ..Setup::default() };
-    let paused = Before { setup: Setup { at_end: AtEnd::Pause, ..small.clone() }, until: None };
+    let paused = Before { setup: Setup { at_end: AtEnd::Pause, keep: 10, ..small.clone() }, until: None };
     let resumed = Setup { input: some(5), ..small.clone() };
     let rewind = StartOptions { asked: Asked { rewind: Some(1), ..Asked::default() }, ..StartOptions::default() };
-    let back = Setup { options: rewind, ..resumed.clone() };
+    // Enough is kept for the rewind to find its checkpoint when the old owner was faster.
+    let owner = Setup { keep: 10, ..resumed.clone() };
+    let back = Setup { options: rewind, ..owner.clone() };
     vec![
         two_processes("pair-fresh", vec![], vec![small.clone(), small.clone()], faults, preemptions),
         two_processes("pair-zombie", vec![paused.clone()], vec![resumed.clone(), resumed.clone()], faults, preemptions),
-        two_processes("pair-rewind", vec![paused], vec![resumed, back], faults, preemptions),
+        two_processes("pair-rewind", vec![paused], vec![owner, back], faults, preemptions),
     ]
 }
 
@@ -242,7 +244,11 @@ pub fn interleavings(faults: u8, preemptions: u8) -> Family {
 
 /// Two live processes, any number of switches, by seed.
 pub fn interleavings_by_seed(count: u64) -> Family {
-    Family { name: "two processes by seed", how: How::Seeds { count, one_in: 12 }, scenarios: pairs(3, 60) }
+    Family {
+        name: "two processes by seed",
+        how: How::Seeds { count, one_in: 12 },
+        scenarios: pairs(3, 60).into_iter().map(|s| Scenario { name: s.name.replace("pair-", "seeded-"), ..s }).collect(),
+    }
 }
 
 /// Snapshots expire between any two calls, others commit; pins are honoured.
@@ -296,10 +302,47 @@ pub fn unpinned(faults: u8, outside: u8) -> Family {
     }
 }
 
+/// One small scenario of two processes in which every call is a choice point: no call is taken to commute with the others.
+pub fn unreduced() -> [Scenario; 2] {
+    let setup = Setup { input: vec![("a", 1)], ..Setup::default() };
+    let reduced = two_processes("small-reduced", vec![], vec![setup.clone(), setup], 1, 1);
+    [reduced.clone(), Scenario { name: "small-every-call".into(), every_call: true, ..reduced }]
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In every CI run, unoptimised: minutes.
+    Short,
+    /// By hand, optimised.
+    Long,
+}
+
+/// All families.
+pub fn all(form: Form) -> Vec<Family> {
+    let long = form == Form::Long;
+    let pick = |short, more| if long { more } else { short };
+    let mut families = vec![singles()];
+    if long {
+        families.push(doubles());
+    }
+    families.push(interleavings(0, pick(2, 3)));
+    if long {
+        families.push(Family { name: "two processes, one fault", ..interleavings(1, 3) });
+    }
+    families.extend([
+        interleavings_by_seed(if long { 100_000 } else { 500 }),
+        expiry(pick(0, 1), pick(2, 3)),
+        expiry_of_pairs(pick(1, 2)),
+        unpinned(pick(0, 1), 3),
+    ]);
+    families
+}
+
 /// All scenarios by name, for replays.
 pub fn by_name(name: &str) -> Option<Scenario> {
-    let all = [singles(), doubles(), interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2), unpinned(1, 3)];
-    all.into_iter().flat_map(|f| f.scenarios).find(|s| s.name == name)
+    let [reduced, every_call] = unreduced();
+    all(Form::Long).into_iter().rev().flat_map(|f| f.scenarios).chain([reduced, every_call]).find(|s| s.name == name)
 }
 
 /// Reads the name of a rule.
