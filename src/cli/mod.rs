@@ -3,6 +3,7 @@
 mod args;
 mod cells;
 mod checkpoints;
+mod checks;
 mod create;
 mod doctor;
 mod files;
@@ -112,6 +113,8 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         Command::Files(args) => files::files(args, output).await,
         Command::Cat(args) => rows::cat(args, output).await,
         Command::Count(args) => rows::count(args, output).await,
+        Command::Audit(args) => checks::audit(args, output).await,
+        Command::Verify(args) => checks::verify(args, output).await,
         Command::Checkpoints(args) => checkpoints::checkpoints(args, output).await,
         Command::Config(args) => pipelines::config(args, output),
         Command::Doctor(args) => doctor::doctor(args, output).await,

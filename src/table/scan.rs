@@ -330,7 +330,8 @@ fn shaped(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     compute::cast_with_options(array, &want, &CastOptions { safe: false, ..Default::default() }).map_err(|e| wrong().because(e))
 }
 
-async fn footer(store: &Store, file: &ScanFile, place: &str) -> Result<ParquetMetaData> {
+/// The footer of a Parquet file. `Data`: the file is missing or is none.
+pub(crate) async fn footer(store: &Store, file: &ScanFile, place: &str) -> Result<ParquetMetaData> {
     let damaged = |e| damaged(e, place);
     let decoder = ParquetMetaDataPushDecoder::try_new(file.size).map_err(damaged)?;
     let mut decoder = decoder.with_page_index_policy(PageIndexPolicy::Skip);

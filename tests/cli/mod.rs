@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Every command that there is.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: &[&str] = &[
     "ingest",
     "create",
     "info",
@@ -19,6 +19,8 @@ const COMMANDS: [&str; 14] = [
     "cat",
     "count",
     "checkpoints",
+    "audit",
+    "verify",
     "config",
     "dead-letters",
     "doctor",
@@ -158,7 +160,7 @@ fn an_error_says_what_where_and_what_next() {
 #[test]
 fn a_place_without_a_table_is_refused_by_every_command_that_looks() {
     let lake = Lake::new();
-    for command in ["info", "schema", "snapshots", "snapshot", "files", "cat", "count", "dead-letters"] {
+    for command in ["info", "schema", "snapshots", "snapshot", "files", "cat", "count", "audit", "verify", "dead-letters"] {
         let ran = run(&[command, &lake.table()]);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{command}: {}", ran.err);
         assert!(ran.err.starts_with("error: ") && ran.err.contains(&lake.table()), "{command}: {}", ran.err);

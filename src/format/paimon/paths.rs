@@ -1,6 +1,6 @@
 //! Every name and path of a table, relative to its root, `/` between segments.
 
-use super::options::TableOptions;
+use super::options::{RawOptions, TableOptions};
 use crate::datafile::Layout;
 use crate::error::{Error, Result};
 use crate::schema::{DataType, Field, Scalar, Schema};
@@ -71,6 +71,18 @@ impl PaimonLayout {
             legacy_name: options.partition_legacy_name,
             prefix: options.data_file_prefix.clone(),
             directory: options.data_file_directory.clone(),
+        }
+    }
+
+    /// Of a table of any writer, of which only partition columns and raw options are known: nothing is refused.
+    pub(crate) fn of_any(partition_fields: Vec<Field>, options: &RawOptions) -> PaimonLayout {
+        let text = |key: &str| options.get(key).cloned();
+        PaimonLayout {
+            partition_fields,
+            default_name: text("partition.default-name").unwrap_or_else(|| "__DEFAULT_PARTITION__".to_owned()),
+            legacy_name: text("partition.legacy-name").is_none_or(|v| v.eq_ignore_ascii_case("true")),
+            prefix: text("data-file.prefix").unwrap_or_else(|| "data-".to_owned()),
+            directory: text("data-file.path-directory").map(|d| d.trim_matches('/').to_owned()).filter(|d| !d.is_empty()),
         }
     }
 
@@ -171,7 +183,6 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::RawOptions;
     use super::*;
 
     fn layout(columns: &[(&str, &str)], options: &[(&str, &str)]) -> PaimonLayout {
