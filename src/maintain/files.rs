@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 
 use super::finding::{Check, Findings};
 use super::history;
+use super::size;
 use super::state::{DataFile, Found, Missing, Owner};
 use crate::error::{Kind, Result};
 use crate::format::paimon::paths;
@@ -101,7 +102,7 @@ async fn rows(
             }
             Err(e) if e.kind() != Kind::Data => return Err(e),
             // It was listed; if it has been expired since, that is told apart later.
-            Err(_) if store.size(&path).await?.is_none() => {
+            Err(_) if size(store, &path).await?.is_none() => {
                 missing.insert(path.clone(), Missing { check: Check::DataFiles, path, owner });
             }
             Err(e) => findings.find(Check::RowCounts, path, owner.snapshot, e.message()),
@@ -122,7 +123,7 @@ pub(super) async fn settle_missing(
         let (ids, _) = history::ids(store).await?;
         let (mut left, mut final_ones) = (Vec::new(), Vec::new());
         for item in open {
-            if !stands(store, &ids, &item.owner).await? || store.size(&item.path).await?.is_some() {
+            if !stands(store, &ids, &item.owner).await? || size(store, &item.path).await?.is_some() {
                 continue;
             }
             let may_go = item.owner.tag.is_none() && item.owner.snapshot != ids.last().copied();
@@ -149,7 +150,7 @@ async fn stands(store: &Store, ids: &std::collections::BTreeSet<u64>, owner: &Ow
         return Ok(true);
     }
     match &owner.tag {
-        Some(tag) => Ok(store.size(&format!("{}/tag-{tag}", paths::TAG_DIR)).await?.is_some()),
+        Some(tag) => Ok(size(store, &format!("{}/tag-{tag}", paths::TAG_DIR)).await?.is_some()),
         None => Ok(false),
     }
 }

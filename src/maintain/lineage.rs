@@ -349,3 +349,6 @@ fn lines(l: &Lineage<'_>, cut: bool) -> Vec<Line> {
     let splits: Vec<Line> = l.splits.iter().map(split).collect();
     std::iter::once(whole).chain(splits).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,9 +20,13 @@ mod history;
 pub mod lineage;
 mod shape;
 mod state;
+#[cfg(test)]
+mod tests;
 pub mod verify;
 
 use std::collections::BTreeSet;
+
+use bytes::Bytes;
 
 use crate::error::Result;
 use crate::store::Store;
@@ -66,6 +70,21 @@ async fn pass(store: &Store, footers: bool) -> Result<Pass> {
     let unreferenced = unreferenced(store, &shape, &there, &found.referenced);
     files::settle_missing(store, found.missing, &mut findings).await?;
     Ok(Pass { history, findings, unreferenced })
+}
+
+/// Can an object have this name? One that is read from a damaged manifest may be anything; then there is nothing of it.
+fn is_name(name: &str) -> bool {
+    !name.starts_with('/') && object_store::path::Path::parse(name).is_ok()
+}
+
+/// The object; none also for what is no name.
+async fn get(store: &Store, name: &str) -> Result<Option<Bytes>> {
+    if is_name(name) { store.get(name).await } else { Ok(None) }
+}
+
+/// Its size; none also for what is no name.
+async fn size(store: &Store, name: &str) -> Result<Option<u64>> {
+    if is_name(name) { store.size(name).await } else { Ok(None) }
 }
 
 fn unreferenced(store: &Store, shape: &Shape, there: &[crate::store::Entry], referenced: &BTreeSet<String>) -> Vec<Unreferenced> {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::finding::{Check, Findings};
+use super::get;
 use super::shape::Shape;
 use crate::error::Result;
 use crate::format::paimon::manifest::{self, EntryKind, FileIdentity, ManifestMeta};
@@ -324,18 +325,18 @@ impl<'a> Walk<'a> {
         for s in roots {
             self.found.referenced.extend(s.statistics.iter().chain(&s.index_manifest).cloned());
             if let Some(name) = &s.index_manifest
-                && let Ok(Some(bytes)) = self.store.get(&paths::manifest(name)).await
+                && let Ok(Some(bytes)) = get(self.store, &paths::manifest(name)).await
             {
                 self.found.referenced.extend(manifest::decode_index_names(&bytes).unwrap_or_default());
             }
             for list in s.lists() {
                 self.found.referenced.insert(list.to_owned());
-                let Ok(Some(bytes)) = self.store.get(&paths::manifest(list)).await else { continue };
+                let Ok(Some(bytes)) = get(self.store, &paths::manifest(list)).await else { continue };
                 for meta in manifest::decode_list(&bytes).unwrap_or_default() {
                     if self.known.contains_key(&meta.name) || !self.found.referenced.insert(meta.name.clone()) {
                         continue;
                     }
-                    let Ok(Some(bytes)) = self.store.get(&paths::manifest(&meta.name)).await else { continue };
+                    let Ok(Some(bytes)) = get(self.store, &paths::manifest(&meta.name)).await else { continue };
                     for entry in manifest::decode_manifest(&bytes).unwrap_or_default() {
                         self.found.referenced.extend(entry.file.extra_files);
                         self.found.referenced.insert(entry.file.name);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::finding::{Check, Findings};
+use super::super::get;
 use super::{Bounds, DataFile, Facts, Known, Missing, Owner, Walk};
 use crate::error::Result;
 use crate::format::paimon::manifest::{self, EntryKind, ManifestEntry, ManifestMeta};
@@ -15,7 +16,7 @@ impl Walk<'_> {
     async fn named(&mut self, check: Check, name: &str, owner: &Owner) -> Result<Option<bytes::Bytes>> {
         let path = paths::manifest(name);
         self.found.referenced.insert(name.to_owned());
-        let bytes = self.store.get(&path).await?;
+        let bytes = get(self.store, &path).await?;
         if bytes.is_none() {
             self.is_missing(check, path, owner);
         }
