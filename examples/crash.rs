@@ -1,7 +1,7 @@
 //! The crash harness by hand: `cargo run --release --features sim --example crash -- --help`; what it does is in `spec/harness.md`.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use lakeward::env::Rule;
@@ -107,7 +107,7 @@ fn table(jobs: Vec<Job>) -> ExitCode {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    let Some(job) = next.lock().unwrap().next() else { return };
+                    let Some(job) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
                     let from = Instant::now();
                     let tally = families::explore(&job.scenario, job.how, 3);
                     let spent = from.elapsed().as_secs_f64();
@@ -118,7 +118,7 @@ fn table(jobs: Vec<Job>) -> ExitCode {
                     if let Some(found) = &tally.first {
                         println!("{}", found.report(&job.scenario));
                     }
-                    let mut all = families.lock().unwrap();
+                    let mut all = families.lock().unwrap_or_else(PoisonError::into_inner);
                     match all.iter_mut().find(|(name, ..)| *name == job.family) {
                         Some((_, scenarios, seconds, sum)) => {
                             *scenarios += 1;
@@ -131,7 +131,7 @@ fn table(jobs: Vec<Job>) -> ExitCode {
             });
         }
     });
-    let all = families.into_inner().unwrap();
+    let all = families.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | stopped with Data | seconds |"
     );

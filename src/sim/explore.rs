@@ -690,7 +690,7 @@ impl Depth {
         Depth { merge, ..Depth::default() }
     }
     /// The next schedule; false: there is none.
-    pub fn next(&mut self) -> bool {
+    pub fn advance(&mut self) -> bool {
         self.at = 0;
         while let Some((choice, count)) = self.path.pop() {
             if choice + 1 < count {

@@ -121,7 +121,7 @@ pub fn explore(scenario: &Scenario, how: How, enough: u64) -> Tally {
             let mut depth = Depth::new(merge);
             loop {
                 let (ended, seen, _) = prepared.run(&mut depth, false);
-                if !count(ended, &seen, &|| depth.schedule()) || !depth.next() {
+                if !count(ended, &seen, &|| depth.schedule()) || !depth.advance() {
                     break;
                 }
             }
@@ -143,7 +143,7 @@ pub fn explore(scenario: &Scenario, how: How, enough: u64) -> Tally {
 // ---- shapes ----------------------------------------------------------------------------------------------------------------------------
 
 fn even(_: &str, offset: u64) -> bool {
-    offset % 2 == 0
+    offset.is_multiple_of(2)
 }
 
 fn sink(name: &'static str) -> SimSink {
