@@ -295,10 +295,12 @@ impl Ghost {
 
     /// From the objects alone; what fell into emptied slots is nobody's.
     fn read_again(&self, objects: &Objects) -> Result<TableView, Violation> {
-        let prefix = format!("{}snapshot/snapshot-", self.root());
+        if self.fallen.is_empty() {
+            return self.reader.table(objects).map_err(i12);
+        }
         let mut rest = objects.clone();
         for id in &self.fallen {
-            rest.remove(&format!("{prefix}{id}"));
+            rest.remove(&self.key(&format!("snapshot/snapshot-{id}")));
         }
         self.reader.table(&rest).map_err(i12)
     }

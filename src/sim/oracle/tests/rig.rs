@@ -421,7 +421,7 @@ impl Decoder for ToRows {
     fn decode(&mut self, records: &Records) -> Result<Decoded> {
         let (mut offsets, mut rejects) = (Vec::new(), Vec::new());
         for (index, offset) in records.offsets.iter().enumerate() {
-            if self.dead && offset % 5 == 0 {
+            if self.dead && offset.is_multiple_of(5) {
                 rejects.push(Reject { index, stage: Stage::Decode, error: "broken".into(), field: None });
             } else {
                 offsets.push(i64::try_from(*offset).unwrap());
