@@ -10,7 +10,12 @@ const TRIES: usize = 60;
 
 #[test]
 fn the_next_run_commits_what_had_not_landed_and_recognises_what_had_and_says_which() {
-    let place = Place::new("generate: {rows: 100000, rows_per_second: 1000}", "every: 50ms");
+    pending(&|place| place);
+}
+
+/// `to` may put the place somewhere else.
+pub(crate) fn pending(to: &dyn Fn(Place) -> Place) {
+    let place = to(Place::new("generate: {rows: 100000, rows_per_second: 1000}", "every: 50ms"));
     let mut met = BTreeSet::new();
     for n in 0..TRIES {
         let mut child = place.start(&[]);
@@ -25,8 +30,7 @@ fn the_next_run_commits_what_had_not_landed_and_recognises_what_had_and_says_whi
         next.until(1, |l| l.says().starts_with("going on as ")).expect("it goes on");
         let next = next.kill();
         let (seq, id) = (&greatest["seq"], landed.last().map_or(0, |s| s["id"].as_u64().unwrap()));
-        let table = place.table();
-        let table = table.display();
+        let table = place.location("table");
         let wanted = match moment {
             Moment::BetweenCheckpointAndCommit => {
                 format!("checkpoint {seq}: commit {seq} had not landed in {table}; committed now as snapshot {}", id + 1)
@@ -49,19 +53,17 @@ fn the_next_run_commits_what_had_not_landed_and_recognises_what_had_and_says_whi
     panic!("met only {met:?} in {TRIES} tries");
 }
 
-/// Ids of a table, in order.
-fn ids(place: &Place, table: &str) -> Vec<i64> {
-    let rows = crate::cli::rows(&["cat", place.root.join(table).to_str().unwrap()]);
-    let mut ids: Vec<i64> = rows.iter().map(|r| r["id"].as_i64().unwrap()).collect();
-    ids.sort_unstable();
-    ids
-}
-
 #[test]
 fn an_end_of_input_that_landed_in_one_of_two_sinks_is_finished_before_new_input_is_read() {
+    end_in_one_sink(&|place| place);
+}
+
+/// `to` may put the place somewhere else.
+pub(crate) fn end_in_one_sink(to: &dyn Fn(Place) -> Place) {
     let input = |ids: std::ops::RangeInclusive<i64>| ids.map(|id| format!("{{\"id\": {id}}}\n")).collect::<String>();
     for _ in 0..TRIES {
-        let place = Place::new("files: {paths: ['in-*.ndjson']}", "rows: 1000");
+        let mut place = to(Place::new("files: {paths: ['in-*.ndjson']}", "rows: 1000"));
+        place.set(&format!("sinks.1.location={}", place.location("second")));
         let text = std::fs::read_to_string(place.file()).unwrap();
         let second = "  - location: second\n    columns: {id: BIGINT NOT NULL}\ncheckpoint:";
         std::fs::write(place.file(), text.replace("checkpoint:", second)).unwrap();
@@ -70,7 +72,7 @@ fn an_end_of_input_that_landed_in_one_of_two_sinks_is_finished_before_new_input_
         child.until(1, Line::committed);
         child.kill();
         let ended = |table: &str| {
-            let all = crate::walk::snapshots(&place.root.join(table));
+            let all = place.snapshots_of(table);
             all.last().is_some_and(|s| s["commitIdentifier"] == i64::MAX)
         };
         if ended("table") == ended("second") {
@@ -82,8 +84,8 @@ fn an_end_of_input_that_landed_in_one_of_two_sinks_is_finished_before_new_input_
         assert!(said("had not landed in ") && said("had landed before in "), "{}", next.err());
         assert_eq!(next.report()["rows"], 40, "twenty rows for each of two sinks");
         for table in ["table", "second"] {
-            assert_eq!(ids(&place, table), (1..=30).collect::<Vec<_>>(), "{table}");
-            let all = crate::walk::snapshots(&place.root.join(table));
+            assert_eq!(place.ids_of(table), (1..=30).collect::<Vec<_>>(), "{table}");
+            let all = place.snapshots_of(table);
             let ends: Vec<bool> = all.iter().map(|s| s["commitIdentifier"] == i64::MAX).collect();
             assert_eq!(ends, [true, true], "{table}: one end of input of each lineage");
             assert_eq!(users(&all).len(), 2, "{table}");

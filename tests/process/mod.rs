@@ -1,15 +1,16 @@
-//! The built command as whole processes: killed, started twice, starved of disk. Everything here happens on local disk.
+//! The built command as whole processes: killed, started twice, starved of disk. What is here happens on local disk; `tests/s3`
+//! does some of it on a bucket.
 //!
 //! Tests that want Python, root or minutes are ignored by default; `.ci/run` runs them. The long forms are in `tests/long.sh`.
 
 mod away;
 mod back;
-mod draw;
-mod finish;
-mod kills;
+pub(crate) mod draw;
+pub(crate) mod finish;
+pub(crate) mod kills;
 mod order;
-mod scenarios;
-mod tally;
+pub(crate) mod scenarios;
+pub(crate) mod tally;
 mod together;
 mod writers;
 
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::s3::server::{Server, settings};
 
 /// Nothing here takes longer unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -100,11 +103,7 @@ impl Ended {
 }
 
 impl Running {
-    /// `table-cli ARGS`, its log as JSON with every event at the moment when it happens.
-    pub(crate) fn start(args: &[&str]) -> Running {
-        Running::start_as(Command::new(binary()).args(args).args(["--log-format", "json", "-o", "jsonl"]))
-    }
-
+    /// The command, its log as JSON with every event at the moment when it happens.
     pub(crate) fn start_as(command: &mut Command) -> Running {
         let command = command.env("RUST_LOG", "info,lakeward=debug").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -184,11 +183,40 @@ impl Drop for Running {
 
 /// Where a pipeline of these tests lives: `table` and the chain below `_checkpoints`.
 pub(crate) struct Place {
+    /// On a bucket: what was there when it was last looked at.
     pub(crate) root: PathBuf,
     pub(crate) pipeline: String,
     file: PathBuf,
     set: Vec<String>,
+    bucket: Option<Bucket>,
     _dir: Option<tempfile::TempDir>,
+}
+
+/// A directory on a bucket, in which a place lies instead of on local disk.
+#[derive(Clone)]
+pub(crate) struct Bucket {
+    server: Arc<Server>,
+    /// Whom the command talks to: the server, or a proxy before it.
+    address: String,
+    /// The directory in the bucket.
+    dir: String,
+}
+
+impl Bucket {
+    /// A new directory.
+    pub(crate) fn new(server: &Arc<Server>, address: &str) -> Bucket {
+        static DIRS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+        let dir = format!("place-{}", DIRS.fetch_add(1, std::sync::atomic::Ordering::SeqCst));
+        Bucket { server: server.clone(), address: address.to_owned(), dir }
+    }
+    /// A location in it.
+    pub(crate) fn location(&self, name: &str) -> String {
+        format!("s3://lake/{}/{name}", self.dir)
+    }
+    /// The environment of a command that is to find it. A reply that does not come is waited for so long.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+        settings(&self.address).into_iter().chain([("AWS_TIMEOUT", "2s".to_owned())]).collect()
+    }
 }
 
 impl Place {
@@ -201,7 +229,7 @@ impl Place {
             format!("sinks.0.location={}", root.join("table").display()),
             format!("checkpoint.location={}", root.join("_checkpoints").display()),
         ];
-        Place { root, pipeline: name.to_owned(), file, set, _dir: Some(dir) }
+        Place { root, pipeline: name.to_owned(), file, set, bucket: None, _dir: Some(dir) }
     }
     /// A pipeline of its own with this source and these triggers, in flow style.
     pub(crate) fn new(source: &str, triggers: &str) -> Place {
@@ -217,7 +245,14 @@ impl Place {
         );
         let file = root.join(format!("{pipeline}.yaml"));
         std::fs::write(&file, text).unwrap();
-        Place { root: root.to_owned(), pipeline: pipeline.to_owned(), file, set: Vec::new(), _dir: None }
+        Place { root: root.to_owned(), pipeline: pipeline.to_owned(), file, set: Vec::new(), bucket: None, _dir: None }
+    }
+    /// Table and chain in a bucket, the pipeline file where it was.
+    pub(crate) fn on(mut self, bucket: Bucket) -> Place {
+        self.set(&format!("sinks.0.location={}", bucket.location("table")));
+        self.set(&format!("checkpoint.location={}", bucket.location("_checkpoints")));
+        self.bucket = Some(bucket);
+        self
     }
     /// With one more override.
     pub(crate) fn set(&mut self, key_value: &str) {
@@ -226,8 +261,31 @@ impl Place {
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
+    /// The table, as a directory of this machine: on a bucket what was there when it was last looked at.
     pub(crate) fn table(&self) -> PathBuf {
         self.root.join("table")
+    }
+    /// The location of a table of this place, as the command names it.
+    pub(crate) fn location(&self, name: &str) -> String {
+        self.bucket.as_ref().map_or_else(|| self.root.join(name).display().to_string(), |bucket| bucket.location(name))
+    }
+    pub(crate) fn is_local(&self) -> bool {
+        self.bucket.is_none()
+    }
+    /// On a bucket: downloads a directory of it.
+    pub(crate) fn look_at(&self, name: &str) -> PathBuf {
+        let path = self.root.join(name);
+        if let Some(bucket) = &self.bucket {
+            bucket.server.download(&format!("{}/{name}", bucket.dir), &path);
+        }
+        path
+    }
+    /// `table-cli ARGS`, with what it needs to reach this place; lines of `-o jsonl`.
+    pub(crate) fn rows(&self, args: &[&str]) -> Vec<Value> {
+        let settings = self.bucket.as_ref().map(Bucket::settings).unwrap_or_default();
+        let output = crate::cli::table_cli(args).envs(settings).output().unwrap();
+        assert!(output.status.success(), "{args:?}\n{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }
     fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut args = vec!["ingest", self.file.to_str().unwrap()];
@@ -237,7 +295,10 @@ impl Place {
     }
     /// Starts the pipeline.
     pub(crate) fn start(&self, more: &[&str]) -> Running {
-        Running::start(&self.args(more))
+        let mut command = Command::new(binary());
+        command.args(self.args(more)).args(["--log-format", "json", "-o", "jsonl"]);
+        command.envs(self.bucket.as_ref().map(Bucket::settings).unwrap_or_default());
+        Running::start_as(&mut command)
     }
     /// Runs it to its end.
     pub(crate) fn run(&self, more: &[&str]) -> Ended {
@@ -245,11 +306,15 @@ impl Place {
     }
 
     pub(crate) fn snapshots(&self) -> Vec<Value> {
-        crate::walk::snapshots(&self.table())
+        self.snapshots_of("table")
+    }
+    pub(crate) fn snapshots_of(&self, table: &str) -> Vec<Value> {
+        crate::walk::snapshots(self.look_at(&format!("{table}/snapshot")).parent().unwrap())
     }
     /// The checkpoints that are kept, by seq.
     pub(crate) fn checkpoints(&self) -> Vec<Value> {
-        let mut names: Vec<PathBuf> = match std::fs::read_dir(self.root.join("_checkpoints").join(&self.pipeline)) {
+        let dir = self.look_at(&format!("_checkpoints/{}", self.pipeline));
+        let mut names: Vec<PathBuf> = match std::fs::read_dir(dir) {
             Ok(entries) => entries.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "json")).collect(),
             Err(_) => Vec::new(),
         };
@@ -258,7 +323,11 @@ impl Place {
     }
     /// Every id in the table, as `cat` shows it.
     pub(crate) fn ids(&self) -> Vec<i64> {
-        let rows = crate::cli::rows(&["cat", self.table().to_str().unwrap()]);
+        self.ids_of("table")
+    }
+    /// Every id in this table.
+    pub(crate) fn ids_of(&self, table: &str) -> Vec<i64> {
+        let rows = self.rows(&["cat", &self.location(table)]);
         let mut ids: Vec<i64> = rows.iter().map(|r| r["id"].as_i64().unwrap()).collect();
         ids.sort_unstable();
         ids

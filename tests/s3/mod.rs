@@ -2,7 +2,10 @@
 //! variables, against any other.
 
 mod doctor;
-mod server;
+mod network;
+pub(crate) mod proxy;
+mod scenarios;
+pub(crate) mod server;
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};

@@ -70,11 +70,57 @@ impl Server {
     }
 
     fn create_bucket(&self, name: &str) {
+        self.ask("PUT", &format!("/{name}")).expect("it is created");
+    }
+
+    /// The body of a reply; none: 404.
+    fn ask(&self, method: &str, path: &str) -> Option<Vec<u8>> {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "PUT /{name} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", self.address).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.lines().next().is_some_and(|status| status.contains(" 200 ")), "{answer}");
+        // moto wants to be told who asks, and takes everybody's word.
+        let who = format!("AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0");
+        let head = format!("Host: {}\r\nAuthorization: {who}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", self.address);
+        write!(stream, "{method} {path} HTTP/1.1\r\n{head}").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
+        let status = String::from_utf8_lossy(&answer[..end]).lines().next().unwrap_or_default().to_owned();
+        if status.contains(" 404 ") {
+            return None;
+        }
+        assert!(status.contains(" 200 "), "{method} {path}: {status}");
+        Some(answer.split_off(end))
+    }
+
+    /// Keys below `prefix` in the bucket, in order.
+    pub(crate) fn keys(&self, prefix: &str) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        loop {
+            let after = keys.last().cloned().unwrap_or_default();
+            let listed = self.ask("GET", &format!("/lake?list-type=2&prefix={prefix}&start-after={after}")).expect("a bucket");
+            let listed = String::from_utf8(listed).unwrap();
+            keys.extend(listed.split("<Key>").skip(1).map(|rest| rest[..rest.find('<').unwrap()].to_owned()));
+            if !listed.contains("<IsTruncated>true</IsTruncated>") {
+                return keys;
+            }
+        }
+    }
+
+    /// An object; none: there is none.
+    pub(crate) fn object(&self, key: &str) -> Option<Vec<u8>> {
+        self.ask("GET", &format!("/lake/{key}"))
+    }
+
+    /// Makes the directory `to` what lies below `prefix` now. The keys are plain letters, digits, `-`, `_`, `.` and `/`.
+    pub(crate) fn download(&self, prefix: &str, to: &Path) {
+        let _ = std::fs::remove_dir_all(to);
+        std::fs::create_dir_all(to).unwrap();
+        for key in self.keys(&format!("{prefix}/")) {
+            // What a running process has deleted since is not there.
+            let Some(bytes) = self.object(&key) else { continue };
+            let path = to.join(key.strip_prefix(prefix).unwrap().trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
     }
 }
 

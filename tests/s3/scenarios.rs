@@ -1,0 +1,62 @@
+//! The scenarios of `tests/process` on a bucket: directly, and through a network that does everything wrong that a network can.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::proxy::{Proxy, Weather};
+use super::server::Server;
+use crate::process::{Bucket, Place, finish, scenarios, tally};
+
+/// A proxy before a server, in bad weather.
+fn bad(server: &Server, seed: u64) -> Proxy {
+    Proxy::start(&server.address, Weather { seed, per_mille: 120, away: Duration::from_secs(5), aways: 1 })
+}
+
+fn fixture(name: &str, server: &Arc<Server>, address: &str) -> Place {
+    Place::fixture(name).on(Bucket::new(server, address))
+}
+
+#[test]
+#[ignore = "needs moto[server] in .venv (tests/setup.sh)"]
+fn the_three_scenarios_hold_on_a_bucket() {
+    let server = Arc::new(Server::moto());
+    scenarios::two_seconds(&fixture("generator", &server, &server.address));
+    scenarios::killed_early(&fixture("unbounded", &server, &server.address));
+    scenarios::dies(&fixture("failing", &server, &server.address), true);
+}
+
+#[test]
+#[ignore = "needs moto[server] in .venv (tests/setup.sh)"]
+fn the_three_scenarios_hold_on_a_bucket_behind_a_bad_network() {
+    let server = Arc::new(Server::moto());
+    let proxy = bad(&server, 11);
+    scenarios::two_seconds(&fixture("generator", &server, &proxy.address));
+    scenarios::killed_early(&fixture("unbounded", &server, &proxy.address));
+    scenarios::dies(&fixture("failing", &server, &proxy.address), false);
+    println!("{} requests: {:?}", proxy.requests(), proxy.counts());
+}
+
+#[test]
+#[ignore = "needs moto[server] in .venv (tests/setup.sh)"]
+fn on_a_bucket_too_the_next_run_says_what_had_landed_and_finishes_what_had_not() {
+    let server = Arc::new(Server::moto());
+    let to = |place: Place| place.on(Bucket::new(&server, &server.address));
+    finish::pending(&to);
+    finish::end_in_one_sink(&to);
+}
+
+#[tokio::test]
+#[ignore = "needs moto[server] in .venv (tests/setup.sh); a minute"]
+async fn behind_a_bad_network_that_does_everything_wrong_every_row_is_there_once() {
+    const ROWS: u64 = 20_000;
+    let server = Arc::new(Server::moto());
+    let proxy = bad(&server, 5);
+    let source = format!("generate: {{rows: {ROWS}, rows_per_second: 1000}}");
+    let place = Place::new(&source, "rows: 400").on(Bucket::new(&server, &proxy.address));
+    let ended = place.run(&[]).with(0);
+    proxy.assert_all_met();
+    println!("{:.1} s", ended.took.as_secs_f64());
+    crate::process::assert_exact(&place.snapshots(), ROWS);
+    let table = place.look_at("table");
+    assert_eq!(tally::read(&[table]), [tally::expected(ROWS).await], "by pypaimon");
+}
