@@ -5,6 +5,7 @@
 mod architecture;
 mod bad;
 mod cli;
+mod failover;
 mod process;
 mod readback;
 mod s3;

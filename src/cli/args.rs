@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     DeadLetters(DeadLettersArgs),
     Doctor(DoctorArgs),
+    Failover(FailoverArgs),
     Completions(CompletionsArgs),
 }
 
@@ -382,6 +383,51 @@ pub(crate) struct DoctorArgs {
     /// How many names are raced for
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub(crate) rounds: usize,
+}
+
+/// Kill and freeze a bounded pipeline at random moments until it is done, again and again, and compare its tables with its source
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli failover orders.yaml
+  table-cli failover orders.yaml --kills 100 --freezes 20 --seed 7 -o json
+  table-cli failover orders.yaml --dir s3://lake/scratch --keep
+
+Your tables are not touched. The pipeline runs as it is, but for its locations: sinks, dead letters and checkpoints go to \
+`failover-SEED/round-K` beside the checkpoint location, or below --dir. Tables are created there, so columns that the file leaves out \
+are inferred. A round is one run to the end of the input, killed (SIGKILL) and started again, or frozen (SIGSTOP) while a second \
+process is started and goes on, and then woken up (SIGCONT), after which it must be fenced or end well. The first round is left alone: \
+it is the measure for the moments. There are as many rounds as it takes for N kills and M freezes.
+
+After each round the source is read once more, decoded, and compared with the tables: the same rows the same number of times, in any \
+order. Only sums are kept unless they differ; then 16 bytes a row, at most 128 MiB at a time. A row that is doubled is in the table more \
+often than in the source; missing is less often. Either ends the series with exit code 3, and the round's tables stay and are named. The \
+input must not change meanwhile.
+
+A pipeline that is over in no time is hard to hit: give it many small checkpoints (--set checkpoint.rows=5000). The seed repeats what is \
+drawn, not the microsecond at which it strikes.")]
+pub(crate) struct FailoverArgs {
+    /// The pipeline file; its source must end, and be readable again
+    #[arg(value_name = "PIPELINE")]
+    pub(crate) pipeline: PathBuf,
+    /// How many processes are killed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) kills: u32,
+    /// How many processes are frozen while a second one is started
+    #[arg(long, value_name = "M", default_value_t = 5)]
+    pub(crate) freezes: u32,
+    /// What is drawn, and in which order [default: drawn, and printed]
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Where the tables and checkpoints of the rounds go; nothing may be there yet [default: `failover-SEED` beside the checkpoint location]
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) dir: Option<String>,
+    /// Keep the tables of every round
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Override a key of the pipeline (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<String>,
 }
 
 /// Completions for a shell, to standard output

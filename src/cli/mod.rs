@@ -6,6 +6,7 @@ mod checkpoints;
 mod checks;
 mod create;
 mod doctor;
+mod failover;
 mod files;
 mod ingest;
 mod logs;
@@ -119,6 +120,7 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         Command::Config(args) => pipelines::config(args, output),
         Command::Doctor(args) => doctor::doctor(args, output).await,
         Command::DeadLetters(args) => rows::dead_letters(args, output).await,
+        Command::Failover(args) => failover::failover(args, output, logs).await,
         Command::Completions(_) => Ok(()),
     }
 }

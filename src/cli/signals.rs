@@ -43,17 +43,20 @@ pub(crate) async fn watched<T>(env: &Env, logs: &Logs, stop: Stop, work: impl Fu
     Ok(result)
 }
 
-struct Signals {
+/// SIGINT and SIGTERM.
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Signals> {
+    /// Watches for them from now on: neither ends the process any more.
+    pub(crate) fn new() -> Result<Signals> {
         let watch = |kind| signal(kind).map_err(|e| Error::unavailable("signals cannot be watched").because(e));
         Ok(Signals { interrupt: watch(SignalKind::interrupt())?, terminate: watch(SignalKind::terminate())? })
     }
-    async fn next(&mut self) {
+    /// The next of either.
+    pub(crate) async fn next(&mut self) {
         tokio::select! { _ = self.interrupt.recv() => {}, _ = self.terminate.recv() => {} }
     }
 }

@@ -111,12 +111,12 @@ pub fn is_local(location: &str) -> bool {
 }
 
 /// What an absolute location really is: symbolic links of its longest existing part are followed. Two spellings of one place are equal.
-pub(super) fn identity(location: &str) -> String {
+pub(crate) fn identity(location: &str) -> String {
     if is_local(location) { real(Path::new(location)).to_string_lossy().into_owned() } else { location.to_owned() }
 }
 
 /// Is `inner` the same place as `outer`, or below it? Both are identities.
-pub(super) fn holds(outer: &str, inner: &str) -> bool {
+pub(crate) fn holds(outer: &str, inner: &str) -> bool {
     inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || outer.ends_with('/'))
 }
 

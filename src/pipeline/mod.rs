@@ -10,7 +10,7 @@ pub mod plan;
 mod read;
 pub mod run;
 mod shape;
-mod sources;
+pub(crate) mod sources;
 #[cfg(test)]
 mod tests;
 pub mod units;

@@ -24,6 +24,7 @@ const COMMANDS: &[&str] = &[
     "config",
     "dead-letters",
     "doctor",
+    "failover",
     "completions",
 ];
 

@@ -1,0 +1,149 @@
+//! Where the rounds of a series lie, and what lies there: a copy of the pipeline with other locations.
+
+use crate::cli::args::FailoverArgs;
+use crate::cli::failover::moments::{Clean, Counts, Phase};
+use crate::cli::pipelines::here;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::pipeline::file::PipelineFile;
+use crate::pipeline::location;
+use crate::store::{Store, StoreOptions};
+use crate::stream::Ledger;
+use crate::stream::checkpoint::{CheckpointKind, SinkEntry};
+use crate::table::Table;
+
+/// The directory of a series.
+pub(super) struct Scratch {
+    store: Store,
+    pipeline: std::path::PathBuf,
+    set: Vec<String>,
+    sinks: usize,
+    dead_letter: bool,
+}
+
+/// The directory of a round.
+pub(super) struct Round {
+    pub(super) number: u64,
+    pub(super) dir: String,
+    /// Overrides, the user's and those that move every location below `dir`.
+    pub(super) set: Vec<String>,
+    /// The pipeline with them.
+    pub(super) file: PipelineFile,
+}
+
+impl Scratch {
+    /// Beside the checkpoint location, or where it was asked for. `Invalid`: something is there, or it lies in one of the user's tables.
+    pub(super) async fn new(args: &FailoverArgs, file: &PipelineFile, seed: u64, env: &Env) -> Result<Scratch> {
+        let (dir, option) = match &args.dir {
+            Some(dir) => (location::absolute(dir, &here()?).map_err(|e| e.at("--dir"))?, "--dir"),
+            None => (beside(&file.checkpoint.location, seed)?, "the default of --dir"),
+        };
+        let own = file.sinks.iter().map(|s| &s.location).chain(file.dead_letter.iter().map(|d| &d.location));
+        for place in own.chain([&file.checkpoint.location]) {
+            if location::holds(&location::identity(place), &location::identity(&dir)) {
+                let what = format!("{dir} lies inside of {place}, which the pipeline writes to");
+                return Err(Error::invalid(what).at(option).hint("give another place with --dir"));
+            }
+        }
+        let store = Store::open(&dir, env, StoreOptions::default())?;
+        if store.is_file() || !store.list_all("").await?.is_empty() {
+            let hint = "remove it if it is left of an earlier series, or give another --seed or --dir";
+            return Err(Error::invalid("something is there already").at(store.url()).hint(hint));
+        }
+        let (pipeline, set) = (args.pipeline.clone(), args.set.clone());
+        Ok(Scratch { store, pipeline, set, sinks: file.sinks.len(), dead_letter: file.dead_letter.is_some() })
+    }
+
+    /// Its location.
+    pub(super) fn dir(&self) -> &str {
+        self.store.url()
+    }
+
+    /// Round `number`: nothing is there yet.
+    pub(super) fn round(&self, number: u64) -> Result<Round> {
+        let dir = format!("{}/round-{number}", self.store.url().trim_end_matches('/'));
+        let mut set = self.set.clone();
+        // A JSON text is a YAML text too; `$` alone means something else.
+        let mut put = |key: &str, name: &str| {
+            let text = serde_json::Value::String(format!("{dir}/{name}").replace('$', "$$"));
+            set.push(format!("{key}={text}"));
+        };
+        for i in 0..self.sinks {
+            put(&format!("sinks.{i}.location"), &format!("sink-{i}"));
+        }
+        if self.dead_letter {
+            put("dead_letter.location", "dead-letter");
+        }
+        put("checkpoint.location", "checkpoints");
+        let file = PipelineFile::load(&self.pipeline, &set)?;
+        Ok(Round { number, dir, set, file })
+    }
+
+    /// Removes what a round left.
+    pub(super) async fn remove(&self, round: &Round) -> Result<()> {
+        if self.store.is_local() {
+            return std::fs::remove_dir_all(&round.dir)
+                .map_err(|e| Error::unavailable("the round's directory cannot be removed").at(&round.dir).because(e));
+        }
+        let name = format!("round-{}", round.number);
+        for entry in self.store.list_all(&name).await? {
+            self.store.delete(&format!("{name}/{}", entry.name)).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directory itself, if nothing is in it; a bucket has none.
+    pub(super) fn remove_all(&self) {
+        if self.store.is_local() {
+            let _ = std::fs::remove_dir(self.store.url());
+        }
+    }
+}
+
+fn beside(checkpoints: &str, seed: u64) -> Result<String> {
+    match checkpoints.rsplit_once('/').filter(|(parent, _)| !parent.ends_with('/')) {
+        Some((parent, _)) => Ok(format!("{parent}/failover-{seed}")),
+        None => Err(Error::invalid("there is no place beside the checkpoint location").at(checkpoints).hint("give one with --dir")),
+    }
+}
+
+fn ledger(round: &Round, env: &Env) -> Result<Ledger> {
+    let store = Store::open(&round.file.checkpoint.location, env, StoreOptions::default())?;
+    Ok(Ledger::new(store, &round.file.pipeline))
+}
+
+/// What share of the run is done, measured in checkpoints.
+pub(super) async fn progress(round: &Round, clean: &Clean, env: &Env) -> Result<f64> {
+    let greatest = ledger(round, env)?.list().await?.last().copied().unwrap_or(0);
+    // Without end more than all of it would be done after a few processes whose checkpoints were small.
+    Ok((greatest as f64 / clean.counts.checkpointed.max(1) as f64).min(0.9))
+}
+
+/// Where in its life a process was that is dead or frozen now and had said `heard`.
+pub(super) async fn phase(round: &Round, heard: &Counts, env: &Env) -> Result<Phase> {
+    let Some(greatest) = ledger(round, env)?.greatest().await? else { return Ok(Phase::BeforeTheFirst) };
+    let checkpoint = &greatest.checkpoint;
+    match checkpoint.kind {
+        CheckpointKind::Open => return Ok(Phase::BeforeTheFirst),
+        CheckpointKind::Closed => return Ok(Phase::AtTheEnd),
+        CheckpointKind::Data | CheckpointKind::End => {}
+    }
+    for (url, SinkEntry { messages, .. }) in &checkpoint.sinks {
+        if messages.is_some() && newest(url, env).await? != Some(checkpoint.identifier) {
+            return Ok(Phase::BetweenCheckpointAndCommit);
+        }
+    }
+    Ok(match checkpoint.kind {
+        CheckpointKind::End => Phase::AtTheEnd,
+        _ if checkpoint.stop.as_ref().is_some_and(|stop| checkpoint.offsets.covers(stop)) => Phase::AtTheEnd,
+        _ if heard.writing => Phase::Writing,
+        _ => Phase::AfterCommit,
+    })
+}
+
+/// The identifier of a table's newest snapshot. Nobody else writes to it.
+async fn newest(url: &str, env: &Env) -> Result<Option<i64>> {
+    let table = Table::open_in(Store::open(url, env, StoreOptions::default())?).await?;
+    let Some(id) = table.paimon().snapshot_ids().await?.last().copied() else { return Ok(None) };
+    Ok(table.paimon().snapshot(id).await?.map(|snapshot| snapshot.commit_identifier))
+}
