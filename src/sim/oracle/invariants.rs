@@ -152,16 +152,17 @@ impl Oracle {
         Ok(())
     }
 
-    /// I2, I7: nothing twice, nothing after the end. True: an empty snapshot that comes again because the first one is expired.
+    /// I2, I7: nothing twice, nothing after the end. True: an empty snapshot that comes again, the first one being expired.
     fn may_land(&self, at: usize, view: &SnapshotView, closes: bool, place: &str) -> Result<bool, Violation> {
         let table = &self.tables[at];
         let (user, identifier) = (&view.commit_user, view.commit_identifier);
         let Some(landed) = table.users.get(user) else { return Ok(false) };
         if let Some((before, _)) = landed.identifiers.get(&identifier) {
             let known = table.history.get(before);
-            let empty = view.added.is_empty() && known.is_some_and(|k| k.view.added.is_empty());
-            let closed = known.is_some_and(|k| k.view.properties.contains_key(CLOSED_AT));
-            if empty && closes == closed && known.is_some_and(|k| !k.there) {
+            let expired = known.is_some_and(|k| !k.there);
+            let same = known.is_some_and(|k| k.view.added.is_empty() && !k.view.properties.contains_key(CLOSED_AT));
+            // What closes a lineage adds nothing, whatever had ended it before.
+            if expired && (closes || (same && view.added.is_empty())) {
                 return Ok(true);
             }
             return breaks("I2", format!("{place} is {identifier} of {user}, and so was {before}"));

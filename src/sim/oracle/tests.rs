@@ -132,6 +132,29 @@ fn a_checkpoint_in_an_emptied_slot_is_nobodys() {
     world.verdict(setup.config()).unwrap();
 }
 
+#[test]
+fn a_lineage_that_ended_and_was_expired_may_be_closed() {
+    let (mut world, setup) = (finished(), Setup::one().rewind(1));
+    world.foreign_commit("one", 1);
+    world.foreign_commit("one", 2);
+    let all = history(&world, "one");
+    all[..all.len() - 1].iter().for_each(|(key, _, _)| world.expire(key));
+    let world = world.then(&setup);
+    assert!(world.verdict(setup.config()).unwrap().doubled["one/"] > 0);
+}
+
+#[test]
+fn an_empty_snapshot_with_nothing_below_may_go_as_if_expired_and_no_other_may() {
+    let setup = three().rewind(1);
+    let mut world = open().then(&setup);
+    (1..=3).for_each(|id| world.expire(&format!("one/snapshot/snapshot-{id}")));
+    let mut other = world.clone();
+    world.change("one/snapshot/snapshot-4", None);
+    world.verdict(setup.config()).unwrap();
+    other.change("one/snapshot/snapshot-5", None);
+    names(&other, setup.config(), "I1", "was deleted");
+}
+
 // ---- broken by hand --------------------------------------------------------------------------------------------------------------------
 
 #[test]
