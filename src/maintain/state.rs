@@ -298,7 +298,8 @@ impl<'a> Walk<'a> {
                 self.other("index", &file, owner);
             }
         }
-        let Some(name) = &s.changelog_manifest_list else { return Ok(()) };
+        // An expiry takes the changelog of a tagged snapshot with it.
+        let Some(name) = s.changelog_manifest_list.as_ref().filter(|_| owner.tag.is_none()) else { return Ok(()) };
         let Some(list) = self.list(name, s.changelog_manifest_list_size, owner, findings).await? else { return Ok(()) };
         let Some(entries) = self.entries(&list, owner, findings).await? else { return Ok(()) };
         let mut rows = 0i64;

@@ -189,6 +189,8 @@ class PyPaimon:
         data = table_of(q["rows"], columns, schema)
         stream = q.get("identifier") is not None
         b = table.new_stream_write_builder() if stream else table.new_batch_write_builder()
+        if q.get("overwrite"):
+            b = b.overwrite()
         if q.get("user"):
             b = b._with_commit_user(q["user"])  # there is no public setter in 2.1.0
         w, c = b.new_write(), b.new_commit()
@@ -204,6 +206,23 @@ class PyPaimon:
 
     def expire(self, q):
         raise NotImplementedError("pypaimon has no snapshot expiry")
+
+    def drop_snapshots(self, q):
+        """Not an expiry: removes the snapshot files below `below` through pypaimon's FileIO, oldest first, and nothing else."""
+        m = self.open(q).snapshot_manager()
+        dropped = 0
+        for s in sorted(m.list_snapshots(), key=lambda s: s.id):
+            if s.id < q["below"]:
+                m.file_io.delete(m.get_snapshot_path(s.id), False)
+                dropped += 1
+        return {"dropped": dropped}
+
+    def delete_consumer(self, q):
+        from pypaimon.consumer.consumer_manager import ConsumerManager
+
+        table = self.open(q)
+        ConsumerManager(table.file_io, table.table_path).delete_consumer(q["consumer"])
+        return {}
 
 
 def table_of(rows, columns, schema):
@@ -270,7 +289,7 @@ class PyPaimonRust:
         raise NotImplementedError("pypaimon-rust has no snapshot expiry")
 
 
-COMMANDS = {"rows", "count", "summary", "snapshots", "schema", "list", "expire", "create", "append"}
+COMMANDS = {"rows", "count", "summary", "snapshots", "schema", "list", "expire", "drop_snapshots", "delete_consumer", "create", "append"}
 
 
 def main():

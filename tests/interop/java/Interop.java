@@ -4,6 +4,7 @@ import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
 import java.io.PrintStream;
 import java.io.StringWriter;
+import java.lang.reflect.Method;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
@@ -13,6 +14,7 @@ import java.time.LocalDateTime;
 import java.time.OffsetDateTime;
 import java.time.ZoneOffset;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -22,6 +24,7 @@ import java.util.List;
 import java.util.Map;
 
 import org.apache.paimon.Snapshot;
+import org.apache.paimon.consumer.ConsumerManager;
 import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.DataGetters;
@@ -31,6 +34,7 @@ import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
+import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.fs.Path;
 import org.apache.paimon.fs.local.LocalFileIO;
 import org.apache.paimon.io.DataFileMeta;
@@ -52,6 +56,7 @@ import org.apache.paimon.table.FileStoreTableFactory;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.sink.CommitMessage;
 import org.apache.paimon.table.sink.StreamTableCommit;
 import org.apache.paimon.table.sink.StreamTableWrite;
 import org.apache.paimon.table.sink.StreamWriteBuilder;
@@ -125,6 +130,13 @@ public class Interop {
                 return list(q);
             case "expire":
                 return expire(q);
+            case "delete_consumer":
+                return deleteConsumer(q);
+            case "compact":
+                return compact(q);
+            case "tag":
+                open(q).createTag(q.get("name").asText(), q.get("id").asLong());
+                return N.objectNode();
             case "create":
                 return create(q);
             case "append":
@@ -663,7 +675,55 @@ public class Interop {
         return a;
     }
 
+    static ObjectNode deleteConsumer(JsonNode q) {
+        FileStoreTable t = open(q);
+        new ConsumerManager(t.fileIO(), t.location()).deleteConsumer(q.get("consumer").asText());
+        return N.objectNode();
+    }
+
     // ------------------------------------------------------------------ writing
+
+    /**
+     * Rewrites the files of each partition of an append table without buckets into one, as Flink's and Spark's compaction do: their task
+     * class has another name in each version.
+     */
+    static ObjectNode compact(JsonNode q) throws Exception {
+        FileStoreTable t = open(q);
+        Map<BinaryRow, List<DataFileMeta>> byPartition = new HashMap<>();
+        for (Split s : t.newReadBuilder().newScan().plan().splits()) {
+            DataSplit d = (DataSplit) s;
+            byPartition.computeIfAbsent(d.partition().copy(), k -> new ArrayList<>()).addAll(d.dataFiles());
+        }
+        Class<?> task;
+        try {
+            task = Class.forName("org.apache.paimon.append.AppendCompactTask");
+        } catch (ClassNotFoundException e) {
+            task = Class.forName("org.apache.paimon.append.UnawareAppendCompactionTask");
+        }
+        Method run = Arrays.stream(task.getMethods()).filter(m -> m.getName().equals("doCompact")).findFirst().get();
+        List<CommitMessage> messages = new ArrayList<>();
+        int files = 0;
+        for (Map.Entry<BinaryRow, List<DataFileMeta>> e : byPartition.entrySet()) {
+            if (e.getValue().size() < 2) {
+                continue;
+            }
+            files += e.getValue().size();
+            Object one = task.getConstructor(BinaryRow.class, List.class).newInstance(e.getKey(), e.getValue());
+            messages.add((CommitMessage) run.invoke(one, t, t.store().newWrite("compaction")));
+        }
+        if (!messages.isEmpty()) {
+            try (BatchTableCommit c = t.newBatchWriteBuilder().newCommit()) {
+                c.commit(messages);
+            }
+        }
+        ObjectNode a = N.objectNode();
+        a.put("compacted", files);
+        Long id = open(q).snapshotManager().latestSnapshotId();
+        if (id != null) {
+            a.put("snapshot", id);
+        }
+        return a;
+    }
 
     static List<String> strings(JsonNode n) {
         List<String> l = new ArrayList<>();
@@ -704,6 +764,7 @@ public class Interop {
             }
             long id = q.get("identifier").asLong();
             try (StreamTableWrite w = b.newWrite(); StreamTableCommit c = b.newCommit()) {
+                w.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir"))); // lookups want a directory
                 for (GenericRow g : rows) {
                     w.write(g);
                 }
@@ -711,7 +772,11 @@ public class Interop {
             }
         } else {
             BatchWriteBuilder b = t.newBatchWriteBuilder();
+            if (q.path("overwrite").asBoolean()) {
+                b = b.withOverwrite();
+            }
             try (BatchTableWrite w = b.newWrite(); BatchTableCommit c = b.newCommit()) {
+                w.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir"))); // lookups want a directory
                 for (GenericRow g : rows) {
                     w.write(g);
                 }
