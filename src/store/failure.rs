@@ -74,6 +74,11 @@ fn missing_bucket(text: &str) -> bool {
     ["NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"].iter().any(|word| text.contains(word))
 }
 
+/// S3 answers a body that came too slowly, or not as it was sent, with 400: that is the network, not the request.
+fn damaged_on_the_way(text: &str) -> bool {
+    ["RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"].iter().any(|code| text.contains(code))
+}
+
 /// The whole chain of causes as one text: stores put the HTTP status there and nowhere else.
 fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
@@ -102,8 +107,7 @@ impl From<object_store::Error> for Failure {
             E::NotSupported { .. } | E::NotImplemented { .. } | E::UnknownConfigurationKey { .. } => Verdict::Refused,
             _ if text.contains("Wanted range starting at") => Verdict::Short,
             _ => match http_status(&text) {
-                // S3 answers a body that came too slowly with 400: that is the network, not the request.
-                Some(400) if text.contains("RequestTimeout") => Verdict::Unclear,
+                Some(400) if damaged_on_the_way(&text) => Verdict::Unclear,
                 Some(400 | 401 | 403 | 405 | 411 | 413 | 414 | 501) => Verdict::Refused,
                 Some(404) if missing_bucket(&text) => Verdict::Refused,
                 Some(416) => Verdict::Short,
@@ -204,5 +208,46 @@ impl<'a> Retry<'a> {
             .at(self.store.place(self.name))
             .because(failure.error)
             .hint(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(status: &str, code: &str) -> Verdict {
+        let source = format!("Server returned non-2xx status code: {status}: <Error><Code>{code}</Code></Error>");
+        Failure::from(object_store::Error::Generic { store: "S3", source: source.into() }).verdict
+    }
+
+    #[test]
+    fn throttled_away_or_damaged_on_the_way_is_unclear_and_a_bad_request_is_refused() {
+        for (status, code) in [
+            ("503 Service Unavailable", "SlowDown"),
+            ("503 Slow Down", "SlowDown"),
+            ("429 Too Many Requests", "TooManyRequests"),
+            ("500 Internal Server Error", "InternalError"),
+            ("408 Request Timeout", "RequestTimeout"),
+            ("400 Bad Request", "RequestTimeout"),
+            ("400 Bad Request", "IncompleteBody"),
+            ("400 Bad Request", "BadDigest"),
+            ("400 Bad Request", "XAmzContentSHA256Mismatch"),
+        ] {
+            assert_eq!(verdict(status, code), Verdict::Unclear, "{status} {code}");
+        }
+        for (status, code) in [("400 Bad Request", "InvalidArgument"), ("501 Not Implemented", "NotImplemented")] {
+            assert_eq!(verdict(status, code), Verdict::Refused, "{status} {code}");
+        }
+        // A 200 that turns out to be an error in its body.
+        let source = "Server returned error response: <Error><Code>SlowDown</Code></Error>".into();
+        assert_eq!(Failure::from(object_store::Error::Generic { store: "S3", source }).verdict, Verdict::Unclear);
+    }
+
+    #[test]
+    fn a_409_and_a_412_say_that_the_name_may_be_taken_and_no_more() {
+        let (path, source) = ("n".to_owned(), || "status code: 409".into());
+        let conflict = object_store::Error::AlreadyExists { path: path.clone(), source: source() };
+        assert_eq!(Failure::from(conflict).verdict, Verdict::Exists);
+        assert_eq!(Failure::from(object_store::Error::Precondition { path, source: source() }).verdict, Verdict::Exists);
     }
 }

@@ -12,8 +12,8 @@ mod dataset;
 mod foreign;
 mod options;
 mod partitions;
-mod quirks;
-mod readers;
+pub(crate) mod quirks;
+pub(crate) mod readers;
 mod types;
 mod values;
 

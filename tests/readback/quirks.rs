@@ -47,7 +47,7 @@ pub(super) fn refuses_filter(reader: &str, sql: &str, bound: &str) -> Option<&'s
 
 /// What a table may have that not every reader knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Feature {
+pub(crate) enum Feature {
     /// `data-file.path-directory`.
     PathDirectory,
     /// `partition.legacy-name` = false: dates are spelt as dates.

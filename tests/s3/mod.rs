@@ -5,6 +5,7 @@ mod doctor;
 mod network;
 pub(crate) mod proxy;
 mod scenarios;
+mod series;
 pub(crate) mod server;
 
 use std::process::Command;

@@ -66,12 +66,14 @@ pub(crate) struct Weather {
     pub(crate) away: Duration,
     /// How often it may come.
     pub(crate) aways: u64,
+    /// Nothing happens before a request whose path holds this.
+    pub(crate) from: &'static str,
 }
 
 impl Weather {
     /// Nothing happens but what is asked for.
     pub(crate) fn calm() -> Weather {
-        Weather { seed: 0, per_mille: 0, away: Duration::from_secs(5), aways: 0 }
+        Weather { seed: 0, per_mille: 0, away: Duration::from_secs(5), aways: 0, from: "" }
     }
 }
 
@@ -91,6 +93,7 @@ struct State {
     requests: u64,
     away_until: Option<Instant>,
     conflicted: HashSet<String>,
+    begun: bool,
     released: bool,
     /// Status lines of the replies to requests that landed after their client had gone.
     late: Vec<String>,
@@ -116,6 +119,7 @@ impl Proxy {
             requests: 0,
             away_until: None,
             conflicted: HashSet::new(),
+            begun: false,
             released: false,
             late: Vec::new(),
         }));
@@ -214,6 +218,10 @@ impl State {
                 self.away_until = Some(Instant::now() + self.weather.away);
             }
             return Some(ill);
+        }
+        self.begun |= request.path.contains(self.weather.from);
+        if !self.begun {
+            return None;
         }
         let drawn = self.draw.below(1000);
         if self.away_until.is_some_and(|until| Instant::now() < until) {

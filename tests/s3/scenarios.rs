@@ -1,15 +1,19 @@
 //! The scenarios of `tests/process` on a bucket: directly, and through a network that does everything wrong that a network can.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::proxy::{Proxy, Weather};
-use super::server::Server;
+use super::server::{KEY, Server};
 use crate::process::{Bucket, Place, finish, scenarios, tally};
 
 /// A proxy before a server, in bad weather.
 fn bad(server: &Server, seed: u64) -> Proxy {
-    Proxy::start(&server.address, Weather { seed, per_mille: 120, away: Duration::from_secs(5), aways: 1 })
+    Proxy::start(&server.address, Weather { seed, per_mille: 120, away: Duration::from_secs(5), aways: 1, from: "" })
 }
 
 fn fixture(name: &str, server: &Arc<Server>, address: &str) -> Place {
@@ -52,11 +56,28 @@ async fn behind_a_bad_network_that_does_everything_wrong_every_row_is_there_once
     let server = Arc::new(Server::moto());
     let proxy = bad(&server, 5);
     let source = format!("generate: {{rows: {ROWS}, rows_per_second: 1000}}");
-    let place = Place::new(&source, "rows: 400").on(Bucket::new(&server, &proxy.address));
+    let mut place = Place::new(&source, "rows: 400").on(Bucket::new(&server, &proxy.address));
+    // Where a catalog looks for it.
+    const TABLE: &str = "shop.db/table";
+    place.set(&format!("sinks.0.location={}", place.location(TABLE)));
     let ended = place.run(&[]).with(0);
     proxy.assert_all_met();
     println!("{:.1} s", ended.took.as_secs_f64());
-    crate::process::assert_exact(&place.snapshots(), ROWS);
-    let table = place.look_at("table");
-    assert_eq!(tally::read(&[table]), [tally::expected(ROWS).await], "by pypaimon");
+    crate::process::assert_exact(&place.snapshots_of(TABLE), ROWS);
+    let table = place.look_at(TABLE);
+    assert_eq!(tally::read(&[table]), [tally::expected(ROWS).await], "by pypaimon, downloaded");
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut python = Command::new(root.join(".venv/bin/python"));
+    python.arg(root.join("tests/s3/pypaimon_s3.py")).args([
+        &format!("http://{}", server.address),
+        KEY,
+        &place.location(""),
+        "shop",
+        "table",
+    ]);
+    let output = python.output().unwrap();
+    let found: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(found, json!({"rows": ROWS, "distinct": ROWS, "sum": ROWS * (ROWS + 1) / 2}), "by pypaimon, from the bucket");
 }

@@ -15,7 +15,8 @@ from werkzeug.serving import run_simple
 run_simple('127.0.0.1', int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False)
 ";
 
-const KEY: &str = "test-key";
+/// Key id and secret, of every server.
+pub(crate) const KEY: &str = "test-key";
 
 /// What a client needs in its environment to talk to the server at `address` (host and port), or to a proxy before it.
 pub(crate) fn settings(address: &str) -> [(&'static str, String); 5] {
