@@ -8,6 +8,7 @@
 #   kills     60 runs of 2,000,000 rows, each killed (SIGKILL) one to three times and restarted until done; exact by pypaimon.
 #             LAKEWARD_RUNS, LAKEWARD_ROWS, LAKEWARD_RATE (rows a second), LAKEWARD_EVERY (rows a checkpoint), LAKEWARD_SEED
 #   writers   4 processes x 250 commits on one table: 1,000 acknowledged, 1,000 there. LAKEWARD_COMMITS (of each process)
+#   sim       every family of the crash harness in its long form, then each rule of the protocol switched off (spec/harness.md)
 #   away      the store is away for 30 seconds: a full disk, and a read-only one. As root
 #
 # LAKEWARD_BIN=PATH  the command under test, instead of building target/release/table-cli
@@ -22,9 +23,15 @@ case ${1:-} in
   kills) test=process::kills::long_ ;;
   writers) test=process::writers::long_ ;;
   away) test=process::away:: ;;
+  sim) test=sim ;;
   *) usage >&2; exit 2 ;;
 esac
 
+if [ "$test" = sim ]; then
+  cargo build --release --locked --features sim --example crash
+  target/release/examples/crash long
+  exec target/release/examples/crash teeth
+fi
 if [ -z "${LAKEWARD_BIN:-}" ]; then
   cargo build --release --locked --bin table-cli
   LAKEWARD_BIN=$PWD/target/release/table-cli

@@ -576,7 +576,7 @@ impl<'p> Run<'p> {
         let told: Vec<_> = process.told.lock().map(|t| t.clone()).unwrap_or_default();
         for offsets in told.iter().skip(self.slots[slot].told) {
             let plain: BTreeMap<String, u64> = offsets.0.iter().map(|(s, p)| (s.clone(), p.offset)).collect();
-            self.told(&plain)?;
+            self.oracle.told(&plain)?;
         }
         self.slots[slot].told = told.len();
         match ended {
@@ -586,11 +586,6 @@ impl<'p> Run<'p> {
                 self.ended(slot, result)
             }
         }
-    }
-
-    /// I5: what a source is told to be committed is.
-    fn told(&self, _: &BTreeMap<String, u64>) -> Result<(), Violation> {
-        Ok(())
     }
 
     fn ended(&mut self, slot: usize, result: Result<Report, Error>) -> Result<(), Violation> {

@@ -270,12 +270,15 @@ pub fn expiry(faults: u8, outside: u8) -> Family {
     }
 }
 
-/// Two processes while snapshots expire.
-pub fn expiry_of_pairs(outside: u8) -> Family {
-    let scenarios = pairs(0, 2).into_iter().map(|s| Scenario {
+/// Two processes while snapshots expire; slow ones, so that pins are raised.
+pub fn expiry_of_pairs(preemptions: u8, outside: u8) -> Family {
+    let slow = |setup: Setup| Setup { slow: Duration::from_secs(100), ..setup };
+    let scenarios = pairs(0, preemptions).into_iter().map(|s| Scenario {
         name: s.name.replace("pair-", "expiry-pair-"),
         outside: vec![Outside::Expire, Outside::Commit],
         budget: Budget { outside, ..s.budget },
+        slots: s.slots.into_iter().map(slow).collect(),
+        last: slow(s.last),
         ..s
     });
     Family { name: "two processes and expiry", how: How::Every { merge: true }, scenarios: scenarios.collect() }
@@ -333,7 +336,7 @@ pub fn all(form: Form) -> Vec<Family> {
     families.extend([
         interleavings_by_seed(if long { 100_000 } else { 500 }),
         expiry(pick(0, 1), pick(2, 3)),
-        expiry_of_pairs(pick(1, 2)),
+        expiry_of_pairs(pick(1, 2), pick(1, 2)),
         unpinned(pick(0, 1), 3),
     ]);
     families

@@ -12,3 +12,6 @@ pub mod process;
 pub mod source;
 pub mod store;
 pub mod world;
+
+#[cfg(test)]
+mod tests;

@@ -104,6 +104,10 @@ impl PaimonLog {
             return Err(exists());
         }
         if let Some(entry) = store.list_all("").await?.into_iter().find(|e| !ours_before_creation(&e.name)) {
+            // Somebody may have created the table and written to it since it was looked for.
+            if store.size(&paths::schema(0)).await?.is_some() {
+                return Err(exists());
+            }
             let what = format!("the directory is no table but is not empty: it holds {}", entry.name);
             return Err(Error::invalid(what).at(store.url()).hint("create the table in a directory of its own"));
         }

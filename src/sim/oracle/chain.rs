@@ -159,7 +159,8 @@ impl Chain {
         path.rsplit('/').next().unwrap_or(path)
     }
     pub(super) fn seq_of(&self, key: &str) -> Option<u64> {
-        let digits = key.strip_prefix(&self.prefix)?.strip_suffix(".json")?;
+        // With one series for each lineage (a switch of the teeth) there is a directory between.
+        let digits = key.strip_prefix(&self.prefix)?.rsplit('/').next()?.strip_suffix(".json")?;
         if digits.len() == 20 { digits.parse().ok() } else { None }
     }
     pub(super) fn get(&self, seq: u64) -> Option<&Arc<Link>> {

@@ -19,7 +19,7 @@
 //! | I11 | a checkpoint or closing snapshot appears | after an `open` that goes back, all sinks are closed before the next; `closed-at` is what had landed |
 //! | I12 | a snapshot or checkpoint appears | every object that it names is there, with its true size and rows; record counts add up |
 //!
-//! [`Oracle::at_end`] reads each table anew and compares its rows with the input as a multiset. I5 is seen by the simulated source.
+//! [`Oracle::at_end`] reads each table anew and compares its rows with the input as a multiset. I5 is seen by [`Oracle::told`], which the simulated source calls.
 //! Not judged: dropped sinks that come back, backfills, `--resolve`, `--adopt`.
 
 mod chain;
@@ -141,6 +141,11 @@ impl Oracle {
             Place::Elsewhere => Ok(()),
         }
         .map_err(|v| Violation { text: format!("{} (seen after {:?} of {})", v.text, what.op, what.key), ..v })
+    }
+
+    /// I5: to be told of offsets that the source was told to be committed. Every row below them is or was visible.
+    pub fn told(&self, offsets: &BTreeMap<String, u64>) -> Result<(), Violation> {
+        self.tables.iter().try_for_each(|table| table.has_all_below(offsets))
     }
 
     /// To be told when everything has been quiet for good: rows against the input.

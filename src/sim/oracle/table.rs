@@ -267,6 +267,19 @@ impl Ghost {
     }
 
     /// Rows that are visible, and how many of them a rewind wrote again.
+    pub(super) fn has_all_below(&self, offsets: &BTreeMap<String, u64>) -> Result<(), Violation> {
+        for (split, to) in offsets {
+            for offset in self.expected.get(split).into_iter().flat_map(BTreeMap::keys) {
+                let below = u64::try_from(*offset).is_ok_and(|o| o < *to);
+                if below && !self.rows.contains_key(&(split.clone(), *offset)) {
+                    let text = format!("{}: offset {to} of {split} was told to be committed, and {offset} was never visible", self.root());
+                    return breaks("I5", text);
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn at_end(&self, objects: &Objects) -> Result<(usize, usize), Violation> {
         let view: TableView = self.read_again(objects)?;
         let mut seen: BTreeMap<Row, usize> = BTreeMap::new();

@@ -41,6 +41,12 @@ impl PaimonLog {
             self.settle(head, id, false).await;
             return Ok(Standing::In);
         }
+        if !built_on_head && !ids.contains(&(id + 1)) {
+            // Expiry deletes upwards: what stands alone below a gap is in nobody's history, even if another process has landed the same
+            // files meanwhile. Left there it would look like a hole.
+            self.store.delete(&staged.name).await?;
+            return Ok(Standing::Dead);
+        }
         if self.newest_holds(&staged.files).await? {
             self.settle(head, id, false).await;
             return Ok(Standing::In);

@@ -1,0 +1,200 @@
+//! Schedules by name, small families whole, and the teeth.
+
+use crate::sim::explore::{Budget, Ended, Prepared, Scenario, Script, Seen};
+use crate::sim::families::{self, Family, Form, by_name};
+use crate::sim::oracle::Violation;
+use crate::sim::outside::Outside;
+
+/// Runs a scenario by a script, every step of which must be taken.
+#[track_caller]
+fn scripted(scenario: &Scenario, steps: &[&str]) -> (Option<Violation>, Seen, Vec<String>) {
+    let prepared = Prepared::new(scenario).unwrap_or_else(|v| panic!("before: {v}"));
+    let mut script = Script::of(steps);
+    let (ended, seen, trace) = prepared.run(&mut script, true);
+    assert_eq!(script.left(), None, "never offered\n{}", trace.join("\n"));
+    match ended {
+        Ended::Well => (None, seen, trace),
+        Ended::Violated(v) => (Some(v), seen, trace),
+        Ended::Cut => panic!("a script cuts nothing"),
+    }
+}
+
+#[track_caller]
+fn goes_well(scenario: &Scenario, steps: &[&str]) -> (Seen, Vec<String>) {
+    let (violation, seen, trace) = scripted(scenario, steps);
+    assert_eq!(violation, None, "\n{}", trace.join("\n"));
+    (seen, trace)
+}
+
+#[track_caller]
+fn position(trace: &[String], what: &str) -> usize {
+    trace.iter().position(|t| t.contains(what)).unwrap_or_else(|| panic!("no `{what}` in\n{}", trace.join("\n")))
+}
+
+fn named(name: &str, budget: Budget) -> Scenario {
+    Scenario { budget, ..by_name(name).unwrap() }
+}
+
+const fn budget(faults: u8, preemptions: u8, outside: u8) -> Budget {
+    Budget { faults, preemptions, outside }
+}
+
+// ---- schedules by name -----------------------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_delayed_put_of_a_snapshot_that_lands_after_the_successors_changes_nothing() {
+    let scenario = named("single-one-start", budget(1, 0, 0));
+    let (seen, _) = goes_well(
+        &scenario,
+        &["A create one/snapshot/snapshot-2: DiesLate", "A create one/snapshot/snapshot-2", "late: create one/snapshot/snapshot-2"],
+    );
+    assert_eq!((seen.died, seen.late_snapshots, seen.snapshots), (1, 0, 3));
+}
+
+#[test]
+fn a_delayed_put_of_a_snapshot_that_lands_before_the_successors_is_recognised() {
+    let scenario = named("single-one-start", budget(1, 0, 0));
+    let (seen, _) = goes_well(
+        &scenario,
+        &["A create one/snapshot/snapshot-2: DiesLate", "A create one/snapshot/snapshot-2 | late: create one/snapshot/snapshot-2"],
+    );
+    assert_eq!((seen.died, seen.late_snapshots), (1, 1));
+}
+
+#[test]
+fn a_put_that_lands_in_an_expired_slot_after_its_process_died_is_in_nobodys_history() {
+    let scenario = named("expiry-slow", budget(1, 0, 1));
+    let (seen, _) = goes_well(
+        &scenario,
+        &[
+            "A create one/snapshot/snapshot-1: DiesLate",
+            "A create one/snapshot/snapshot-1",
+            "A create one/snapshot/snapshot-3 | outside: Expire one",
+        ],
+    );
+    assert_eq!((seen.expired, seen.late_snapshots), (1, 1));
+}
+
+#[test]
+fn a_paused_owner_whose_put_falls_into_an_expired_slot_removes_it_again() {
+    let scenario = named("expiry-pair-zombie", budget(0, 1, 4));
+    let (seen, trace) = goes_well(
+        &scenario,
+        &[
+            "A create one/snapshot/snapshot-3 | B list one/schema/",
+            "B create one/snapshot/snapshot-4 | outside: Expire one",
+            "outside: Expire one",
+            "outside: Expire one",
+            "outside: Expire one",
+        ],
+    );
+    assert_eq!((seen.expired, seen.dead_snapshots), (4, 1), "{}", trace.join("\n"));
+    assert!(seen.fenced > 0);
+}
+
+#[test]
+fn of_two_fresh_starts_with_retention_2_the_one_that_fills_an_emptied_slot_is_fenced() {
+    let scenario = named("pair-fresh", budget(0, 2, 0));
+    let first = "chain/p/00000000000000000000.json";
+    let (seen, trace) = goes_well(&scenario, &["B list one/schema/", &format!("B create {first} | A list one/schema/")]);
+    assert_eq!(seen.fenced, 1);
+    assert!(position(&trace, &format!("A delete {first}")) < position(&trace, &format!("B create {first}")));
+    assert!(position(&trace, "B ends: ") > position(&trace, "A ends: "));
+}
+
+#[test]
+fn end_that_landed_in_one_of_two_sinks_is_finished_in_the_other() {
+    let scenario = named("single-two-start", budget(1, 0, 0));
+    let (seen, trace) = goes_well(&scenario, &["A create two/snapshot/snapshot-3: Dies"]);
+    assert_eq!((seen.died, seen.snapshots), (1, 6));
+    assert!(position(&trace, "A create one/snapshot/snapshot-3") < position(&trace, "Dies"));
+}
+
+#[test]
+fn a_rewind_while_the_old_owner_is_paused_before_its_commit_fences_it() {
+    for paused in ["A create one/snapshot/snapshot-3", "A create chain/p/00000000000000000005.json", "A create one/snapshot/snapshot-4"] {
+        let scenario = named("pair-rewind", budget(0, 1, 0));
+        let (seen, trace) = goes_well(&scenario, &[&format!("{paused} | B list one/schema/")]);
+        assert_eq!(seen.fenced, 1, "{}", trace.join("\n"));
+    }
+}
+
+#[test]
+fn a_commit_whose_pin_another_engine_removed_and_whose_snapshot_expired_is_not_landed_again() {
+    let scenario = Scenario { data_allowed: false, ..named("unpinned-finish", budget(1, 0, 3)) };
+    let (seen, trace) = goes_well(
+        &scenario,
+        &[
+            "A create one/snapshot/snapshot-2",
+            "A get one/snapshot/snapshot-1: Dies",
+            "outside: Commit one",
+            "outside: Unpin one",
+            "outside: ExpireAll one",
+        ],
+    );
+    assert!(seen.expired >= 2, "{}", trace.join("\n"));
+    assert_eq!(seen.data, 0, "its files are live, so it is known to have landed");
+}
+
+// ---- whole families, small ---------------------------------------------------------------------------------------------------------------
+
+#[track_caller]
+fn sound(family: Family) -> Seen {
+    let mut seen = Seen::default();
+    for scenario in &family.scenarios {
+        let tally = families::explore(scenario, family.how, 1);
+        assert!(tally.first.is_none(), "{}", tally.first.map(|f| f.report(scenario)).unwrap_or_default());
+        seen.add(&tally.seen);
+    }
+    seen
+}
+
+#[track_caller]
+fn only(family: Family, names: &[&str]) -> Family {
+    let scenarios: Vec<Scenario> = family.scenarios.into_iter().filter(|s| names.contains(&s.name.as_str())).collect();
+    assert_eq!(scenarios.len(), names.len());
+    Family { scenarios, ..family }
+}
+
+#[test]
+fn no_single_fault_loses_or_doubles_a_row() {
+    let seen = sound(only(families::singles(), &["single-one-start", "single-two-finish"]));
+    assert!(seen.died > 0 && seen.landed_late > 0 && seen.late_snapshots > 0);
+}
+
+#[test]
+fn no_switch_between_two_fresh_starts_loses_or_doubles_a_row() {
+    let seen = sound(only(families::interleavings(0, 1), &["pair-fresh"]));
+    assert!(seen.fenced > 0);
+}
+
+#[test]
+fn the_same_schedule_gives_the_same_calls() {
+    let scenario = by_name("seeded-zombie").unwrap();
+    let prepared = Prepared::new(&scenario).unwrap();
+    for seed in 1..6 {
+        let mut seeded = crate::sim::explore::Seeded::of(seed, 9);
+        let (_, seen, trace) = prepared.run(&mut seeded, true);
+        let text = seeded.schedule().to_string();
+        let schedule = crate::sim::explore::Schedule::parse(&text).unwrap();
+        let (_, again, retrace) = prepared.run(&mut crate::sim::explore::Replay::of(schedule), true);
+        assert_eq!((seen, trace), (again, retrace), "{text}");
+    }
+}
+
+#[test]
+fn every_scenario_can_be_named_and_is_named_once() {
+    for form in [Form::Short, Form::Long] {
+        for scenario in families::all(form).into_iter().flat_map(|f| f.scenarios) {
+            assert!(by_name(&scenario.name).is_some(), "{}", scenario.name);
+        }
+    }
+}
+
+#[test]
+fn another_engine_does_only_what_it_can() {
+    let empty = Default::default();
+    for what in [Outside::Expire, Outside::ExpireAll, Outside::Commit, Outside::Unpin, Outside::RollBack] {
+        assert!(!what.is_possible(&empty, "one"), "{what:?}");
+    }
+}
