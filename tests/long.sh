@@ -9,6 +9,8 @@
 #             LAKEWARD_RUNS, LAKEWARD_ROWS, LAKEWARD_RATE (rows a second), LAKEWARD_EVERY (rows a checkpoint), LAKEWARD_SEED
 #   writers   4 processes x 250 commits on one table: 1,000 acknowledged, 1,000 there. LAKEWARD_COMMITS (of each process)
 #   sim       every family of the crash harness in its long form, then each rule of the protocol switched off (spec/harness.md)
+#   failover  `table-cli failover` on a CSV with two sinks and dead letters: 300 kills and 50 freezes; every table of every round by
+#             pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_ROWS, LAKEWARD_EVERY, LAKEWARD_SEED
 #   away      the store is away for 30 seconds: a full disk, and a read-only one. As root
 #
 # LAKEWARD_BIN=PATH  the command under test, instead of building target/release/table-cli
@@ -22,6 +24,7 @@ case ${1:-} in
   -h | --help) usage; exit 0 ;;
   kills) test=process::kills::long_ ;;
   writers) test=process::writers::long_ ;;
+  failover) test=failover::series::long_ ;;
   away) test=process::away:: ;;
   sim) test=sim ;;
   *) usage >&2; exit 2 ;;

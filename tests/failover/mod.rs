@@ -1,12 +1,15 @@
 //! `table-cli failover` from the outside: what it refuses, what it reports, what it leaves.
 
+mod series;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use lakeward::table::{CommitUser, Table};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{Ran, run, table_cli};
 
@@ -17,16 +20,16 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Each hundredth record is a dead letter of both sinks, each hundred-and-first one of the first.
+    /// With a checkpoint every so many rows.
     pub(crate) fn new(rows: u64, every: u64) -> Orders {
         let orders = Orders { dir: tempfile::tempdir().unwrap(), rows };
         let mut text = "id,customer,country,amount,created,note\n".to_owned();
         for i in 1..=rows {
-            let id = if i % 100 == 0 { "none".to_owned() } else { i.to_string() };
-            let amount = if i % 101 == 0 { "-1".to_owned() } else { format!("{}.{:02}", i % 500, i % 100) };
-            let country = ["DE", "FR", "US"][(i % 3) as usize];
+            let id = if is_dead(i) { "none".to_owned() } else { i.to_string() };
+            let cents = amount_cents(i);
+            let amount = format!("{}{}.{:02}", if cents < 0 { "-" } else { "" }, cents.abs() / 100, cents.abs() % 100);
             let note = if i % 4 == 0 { "\"\"" } else { "" };
-            writeln!(text, "{id},c{},{country},{amount},2026-01-{:02}T10:00:00Z,{note}", i % 97, 1 + i % 28).unwrap();
+            writeln!(text, "{id},c{},{},{amount},2026-01-{:02}T10:00:00Z,{note}", i % 97, country(i), 1 + i % 28).unwrap();
         }
         std::fs::create_dir(orders.root().join("in")).unwrap();
         std::fs::write(orders.root().join("in/orders.csv"), text).unwrap();
@@ -73,9 +76,30 @@ checkpoint:
     }
     /// How many rows each sink has, and how many dead letters there are.
     pub(crate) fn expected(&self) -> [u64; 3] {
-        let (none, negative, both) = (self.rows / 100, self.rows / 101, self.rows / 10_100);
-        [self.rows - none - negative + both, self.rows - none, 2 * none + negative - both]
+        let all = || 1..=self.rows;
+        let count = |n: usize| n as u64;
+        let second = count(all().filter(|i| !is_dead(*i)).count());
+        let first = count(all().filter(|i| !is_dead(*i) && amount_cents(*i) >= 0).count());
+        [first, second, 2 * self.rows - first - second]
     }
+    /// Where each record begins.
+    pub(crate) fn offsets(&self) -> Vec<usize> {
+        let text = std::fs::read_to_string(self.root().join("in/orders.csv")).unwrap();
+        let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+        starts.take(usize::try_from(self.rows).unwrap()).collect()
+    }
+}
+
+/// Has record `i` no id? Then it is no row of either sink.
+pub(crate) fn is_dead(i: u64) -> bool {
+    i % 100 == 0
+}
+/// Negative ones are no rows of the first sink.
+pub(crate) fn amount_cents(i: u64) -> i64 {
+    if i % 101 == 0 { -150 } else { (i % 50_000).cast_signed() }
+}
+pub(crate) fn country(i: u64) -> &'static str {
+    ["DE", "FR", "US"][(i % 3) as usize]
 }
 
 pub(crate) fn report(ran: &Ran) -> Value {
@@ -104,6 +128,40 @@ fn killed_and_frozen_a_pipeline_from_outside_of_the_repository_is_exact_and_noth
     assert!(ran.err.contains("your tables are not touched"), "{}", ran.err);
     let left: Vec<PathBuf> = std::fs::read_dir(orders.root().join("lake")).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_row_that_somebody_else_writes_again_is_found_shown_and_kept() {
+    let orders = Orders::new(10, 5);
+    let source = "source={generate: {rows: 300, rows_per_second: 100}}";
+    let sinks = "sinks=[{location: lake/t, columns: {id: BIGINT NOT NULL}}]";
+    let file = orders.file();
+    let args = ["failover", file.to_str().unwrap(), "--seed", "8", "-o", "json", "--set", source, "--set", sinks, "--set", "dead_letter=~"];
+    let child = table_cli(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let round = orders.root().join("lake/failover-8/round-1");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !round.join("sink-0/snapshot/snapshot-1").exists() {
+        assert!(Instant::now() < deadline, "no commit came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let table = Table::open(round.join("sink-0").to_str().unwrap()).await.unwrap();
+    let row = table.scan(Some(1)).await.unwrap().next().await.unwrap().unwrap().slice(0, 1);
+    let user = CommitUser::new("somebody-else");
+    let mut write = table.new_write(&user).unwrap();
+    write.write(&row).await.unwrap();
+    table.new_commit(&user).commit(1, write.prepare_commit().await.unwrap()).await.unwrap();
+
+    let ended = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{err}");
+    let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(report["exact"], false);
+    let wanted = json!({
+        "round": 1, "dir": round, "sink": "sinks.0", "expected": 300, "found": 301, "missing": 0, "doubled": 1,
+        "first_missing": [], "first_doubled": [{"id": 1}]
+    });
+    assert_eq!(report["finding"], wanted);
+    assert!(round.join("checkpoints/orders").is_dir());
 }
 
 #[test]
