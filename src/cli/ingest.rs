@@ -3,6 +3,7 @@
 use crate::cli::Failed;
 use crate::cli::args::IngestArgs;
 use crate::cli::cells::Cells;
+use crate::cli::failover::end_with_parent;
 use crate::cli::logs::{Logs, Progress};
 use crate::cli::output::{Columns, Form, Output, Value, size};
 use crate::cli::pipelines::here;
@@ -20,6 +21,7 @@ use crate::stream::{Event, StartOptions};
 
 /// Runs a pipeline, or shows what a run would do.
 pub(crate) async fn ingest(args: IngestArgs, output: &mut Output, logs: &Logs) -> Result<(), Failed> {
+    end_with_parent();
     let file = file(&args)?;
     let name = file.pipeline.clone();
     let pipeline = Pipeline::from_parts(file).options(options(&args)?);

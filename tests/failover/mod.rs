@@ -92,11 +92,11 @@ checkpoint:
 
 /// Has record `i` no id? Then it is no row of either sink.
 pub(crate) fn is_dead(i: u64) -> bool {
-    i % 100 == 0
+    i.is_multiple_of(100)
 }
 /// Negative ones are no rows of the first sink.
 pub(crate) fn amount_cents(i: u64) -> i64 {
-    if i % 101 == 0 { -150 } else { (i % 50_000).cast_signed() }
+    if i.is_multiple_of(101) { -150 } else { (i % 50_000).cast_signed() }
 }
 pub(crate) fn country(i: u64) -> &'static str {
     ["DE", "FR", "US"][(i % 3) as usize]
@@ -226,33 +226,53 @@ fn children(of: &Child) -> Vec<i32> {
     text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
+/// A series of which the first round takes a minute, once its only process has committed.
+fn slow(orders: &Orders) -> (Child, i32) {
+    let source = "source={generate: {rows: 6000, rows_per_second: 100}}";
+    let sinks = "sinks=[{location: lake/t, columns: {id: BIGINT}}]";
+    let file = orders.file();
+    let args = ["failover", file.to_str().unwrap(), "--seed", "6", "--set", source, "--set", sinks, "--set", "dead_letter=~"];
+    let child = table_cli(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let table = orders.root().join("lake/failover-6/round-1/sink-0/snapshot/snapshot-1");
+    while !table.exists() {
+        assert!(Instant::now() < deadline, "no commit came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let started = children(&child);
+    assert_eq!(started.len(), 1);
+    (child, started[0])
+}
+
+fn until_gone(pid: i32) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let gone = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    while !gone() {
+        assert!(Instant::now() < deadline, "process {pid} lives on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_signal_ends_the_series_and_its_processes_and_says_where_the_tables_are() {
     for signal in [Signal::INT, Signal::TERM] {
         let orders = Orders::new(1000, 100);
-        // A run that takes a minute: the first round.
-        let source = "source={generate: {rows: 6000, rows_per_second: 100}}";
-        let sinks = "sinks=[{location: lake/t, columns: {id: BIGINT}}]";
-        let file = orders.file();
-        let args = ["failover", file.to_str().unwrap(), "--seed", "6", "--set", source, "--set", sinks, "--set", "dead_letter=~"];
-        let child = table_cli(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let table = orders.root().join("lake/failover-6/round-1/sink-0/snapshot/snapshot-1");
-        while !table.exists() {
-            assert!(Instant::now() < deadline, "no commit came");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let started = children(&child);
-        assert_eq!(started.len(), 1);
+        let (child, process) = slow(&orders);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let ended = child.wait_with_output().unwrap();
         let err = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(75), "{err}");
         assert!(err.contains("stopped by a signal") && err.contains("lake/failover-6, seed 6"), "{err}");
-        let gone = || std::fs::read_to_string(format!("/proc/{}/stat", started[0])).map_or(true, |stat| stat.contains(") Z "));
-        while !gone() {
-            assert!(Instant::now() < deadline, "process {} lives on", started[0]);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until_gone(process);
     }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_series_that_is_killed_takes_its_processes_along() {
+    let orders = Orders::new(1000, 100);
+    let (mut child, process) = slow(&orders);
+    child.kill().unwrap();
+    until_gone(process);
+    child.wait().unwrap();
 }

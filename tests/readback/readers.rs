@@ -112,7 +112,7 @@ pub(crate) fn assert_rows(reader: &str, table: &Path, columns: &[&str], expected
 }
 
 /// All rows by all readers; those that do not know a feature of the table refuse it.
-pub(crate) fn assert_rows_by_all_who_know(feature: Option<Feature>, table: &Path, columns: &[&str], expected: &[Row]) {
+pub(super) fn assert_rows_by_all_who_know(feature: Option<Feature>, table: &Path, columns: &[&str], expected: &[Row]) {
     each(&READERS, |reader| match feature.and_then(|f| refuses_table(reader, f)) {
         Some(why) => {
             count_comparison();

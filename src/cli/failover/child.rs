@@ -19,6 +19,22 @@ const SHOWN: usize = 8;
 /// After a stop signal nothing more is said, but what was said before may still be on its way.
 const QUIET: Duration = Duration::from_millis(5);
 
+/// Tells a process who started it: its id.
+const PARENT: &str = "LAKEWARD_FAILOVER_PARENT";
+
+/// Ends this process when the `failover` that started it ends, also when that is killed and can do nothing about it. The kernel is asked by
+/// the process itself, and only Linux can be.
+pub(crate) fn end_with_parent() {
+    #[cfg(target_os = "linux")]
+    if let Some(parent) = std::env::var(PARENT).ok().and_then(|pid| pid.parse().ok()) {
+        let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        // It may be gone already.
+        if asked.is_ok() && rustix::process::getppid() != Pid::from_raw(parent) {
+            std::process::exit(i32::from(Kind::Unavailable.exit_code()));
+        }
+    }
+}
+
 /// What the processes of a round share.
 #[derive(Clone, Copy)]
 pub(super) struct Recipe<'a> {
@@ -141,7 +157,7 @@ impl Child {
         command.arg("ingest").arg(recipe.pipeline).args(["--log-format", "json", "-o", "jsonl"]);
         command.args(recipe.set.iter().flat_map(|set| ["--set", set]));
         // Each event is wanted at the moment when it happens.
-        command.env("RUST_LOG", "info,lakeward=debug");
+        command.env("RUST_LOG", "info,lakeward=debug").env(PARENT, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         // A Ctrl-C on the terminal is for the command; it ends the processes itself.
         command.process_group(0);

@@ -14,6 +14,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use crate::cli::failover::child::end_with_parent;
+
 use crate::cli::Failed;
 use crate::cli::args::FailoverArgs;
 use crate::cli::failover::audit::{Audit, Expected, input};
