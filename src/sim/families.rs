@@ -157,7 +157,7 @@ pub fn shapes() -> Vec<(&'static str, Setup)> {
         ("one", one.clone()),
         ("two", Setup { sinks: vec![sink("one"), SimSink { keep: even, ..sink("two") }], ..one.clone() }),
         ("dead", Setup { dead_letters: true, ..one.clone() }),
-        ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(600), ..one }),
+        ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(400), ..one }),
     ]
 }
 
