@@ -11,6 +11,9 @@
 #   sim       every family of the crash harness in its long form, then each rule of the protocol switched off (spec/harness.md)
 #   failover  `table-cli failover` on a CSV with two sinks and dead letters: 300 kills and 50 freezes; every table of every round by
 #             pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_ROWS, LAKEWARD_EVERY, LAKEWARD_SEED
+#   s3        100 kills (SIGKILL) and 20 freezes of a pipeline that writes to moto's S3 server behind a proxy which does everything wrong
+#             that a network can; exact by pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_SEED, LAKEWARD_ROWS,
+#             LAKEWARD_RATE, LAKEWARD_EVERY, LAKEWARD_AWAY (seconds without an answer, once)
 #   away      the store is away for 30 seconds: a full disk, and a read-only one. As root
 #
 # LAKEWARD_BIN=PATH  the command under test, instead of building target/release/table-cli
@@ -25,6 +28,7 @@ case ${1:-} in
   kills) test=process::kills::long_ ;;
   writers) test=process::writers::long_ ;;
   failover) test=failover::series::long_ ;;
+  s3) test=s3::series::long_ ;;
   away) test=process::away:: ;;
   sim) test=sim ;;
   *) usage >&2; exit 2 ;;
