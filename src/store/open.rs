@@ -183,3 +183,19 @@ fn azure(url: &str) -> Result<Clients> {
     check_endpoint(url, builder.get_config_value(&AzureConfigKey::Endpoint), http, "AZURE_ALLOW_HTTP")?;
     Ok(Arc::new(builder.build().map_err(|e| misconfigured(url, e))?).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_environment_leaves_open_connecting_and_every_request_have_a_time_out() {
+        let set: HashMap<String, &str> = timeouts("NOBODY_SETS_THIS").map(|(key, value)| (key.as_ref().to_owned(), value)).collect();
+        assert_eq!(set, HashMap::from([("connect_timeout".to_owned(), "5 seconds"), ("timeout".to_owned(), "30 seconds")]));
+        let builder = timeouts("NOBODY_SETS_THIS")
+            .fold(AmazonS3Builder::new().with_bucket_name("b").with_region("r"), |b, (key, value)| {
+                b.with_config(AmazonS3ConfigKey::Client(key), value)
+            });
+        builder.build().expect("the client understands them");
+    }
+}

@@ -66,9 +66,12 @@ const CHECKPOINT: &str = "/_checkpoints/p/*3.json";
 fn a_delayed_put_landing_past_its_retry_is_refused_by_the_store_and_changes_nothing() {
     let server = Arc::new(Server::moto());
     for object in [SNAPSHOT, CHECKPOINT] {
-        let setting = Setting::at(&server);
-        let ended = setting.run_with("PUT", object, Ill::LandsLate);
+        let mut setting = Setting::at(&server);
+        // Retention must not empty the slot before.
+        setting.place.set("checkpoint.keep=50");
+        let ended = setting.run_with("PUT", object, Ill::Held);
         assert_eq!(retried(&ended, "create"), 1, "{}", ended.err());
+        setting.proxy.release();
         let late = setting.proxy.late(1);
         assert!(late[0].contains(" 412 "), "{object}: {late:?}");
         setting.exact();

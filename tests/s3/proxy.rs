@@ -318,7 +318,8 @@ fn serve(mut client: TcpStream, upstream: &str, state: &Mutex<State>) -> io::Res
         return Ok(()); // the body is unread
     }
     request.read_body(&client)?;
-    let soon = Duration::from_millis(50 + chance % 1500);
+    // Later than a retry.
+    let soon = Duration::from_millis(400 + chance % 1500);
     match ill {
         None | Some(Ill::ResetRequest) => client.write_all(&request.forward(upstream)?),
         Some(Ill::ReplyDropped) => request.forward(upstream).map(drop),
