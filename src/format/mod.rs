@@ -94,6 +94,10 @@ pub mod property {
     pub const OFFSETS: &str = "lakeward.offsets";
     /// Commit user of the lineage before; only on a lineage's first snapshot.
     pub const PREDECESSOR: &str = "lakeward.predecessor";
+    /// SHA-256 of the snapshot that this one was built on (`none` for the first), a space, and the name of its own delta list: an engine that
+    /// copies properties does not copy that. It tells a snapshot in history from one of the same id that was created in a slot that expiry
+    /// had emptied.
+    pub const BASE: &str = "lakeward.base";
     /// Only on a snapshot that closes a lineage: the last identifier that it had landed, or `none`.
     pub const CLOSED_AT: &str = "lakeward.closed-at";
 }

@@ -140,7 +140,13 @@ impl Start<'_> {
             let now = self.ledger.store().env().now_ms();
             let sink = sinks.get(&now_at, entry, self.opener).await?;
             let outcome = match (checkpoint.kind, first) {
-                (CheckpointKind::Open, _) => self.establish(checkpoint, &now_at, entry.floor.id, sink).await?,
+                (CheckpointKind::Open, _) => {
+                    if checkpoint.writer.run != self.writer.run {
+                        // Nothing of its user can have landed; if something has, this chain is older than the table.
+                        self.finish_sink(written, url, entry, sink).await?;
+                    }
+                    self.establish(checkpoint, &now_at, entry.floor.id, sink).await?
+                }
                 (_, First::GiveUp) => Outcome { already: true, floor: entry.floor.clone(), last: entry.last },
                 _ => {
                     let outcome = self.finish_sink(written, url, entry, sink).await?;

@@ -177,7 +177,7 @@ impl PaimonLog {
     }
 
     /// Newest id and its bytes; `None` when it vanished between looking and reading.
-    async fn newest(&self, after: Option<u64>) -> Result<Option<(u64, Option<Bytes>)>> {
+    async fn newest(&self, after: Option<u64>, floor: Option<&Floor>) -> Result<Option<(u64, Option<Bytes>)>> {
         let confirmed = self.state().confirmed.take();
         if let Some(id) = confirmed.filter(|_| after.is_some())
             && let Some(bytes) = self.snapshot_bytes(id).await?
@@ -186,7 +186,11 @@ impl PaimonLog {
         }
         let start = match after {
             Some(id) if id > 0 => Some(id),
-            _ => self.latest_hint().await?,
+            // A hint may be written late, and name a slot that had been emptied and was filled again. Nothing is ever emptied above the floor.
+            _ => match floor {
+                Some(floor) => self.latest_hint().await?.filter(|hint| *hint >= floor.id),
+                None => None,
+            },
         };
         // Expiry deletes upwards: if id + 1 is not there first and id is there after, then id is the newest.
         for id in start.iter().flat_map(|s| (0..STEPS).map(|i| s.saturating_add(i.into()))) {
@@ -227,24 +231,28 @@ impl PaimonLog {
             if user.is_none() && !is_floor {
                 return Ok(Landed::None); // nothing to look for, and the floor's own bytes are checked when it is the head
             }
-            let found = if at == id { bytes.cloned() } else { self.snapshot_again(at).await? };
-            let Some(found) = found else {
+            let gone = |what: &str| match is_floor {
                 // Everything above the floor was seen, so nothing of the user has landed there.
-                return Ok(if is_floor {
-                    Landed::None
-                } else {
-                    Landed::Unknown(format!("snapshot {at} is gone, and snapshots {} to {id} hold nothing of this commit user", at + 1))
-                });
+                true => Landed::None,
+                false => {
+                    Landed::Unknown(format!("snapshot {at} {what}, and snapshots {} to {id} hold nothing of this commit user", at + 1))
+                }
             };
+            let found = if at == id { bytes.cloned() } else { self.snapshot_again(at).await? };
+            let Some(found) = found else { return Ok(gone("is gone")) };
             let sha256 = Digest::of(&found);
-            if is_floor && floor.and_then(|f| f.sha256).is_some_and(|s| s != sha256) {
-                return Ok(Landed::Other(format!("snapshot {at} has other bytes than when it was last seen")));
-            }
-            if is_floor {
+            if is_floor && floor.and_then(|f| f.sha256).is_none_or(|s| s == sha256) {
                 return Ok(Landed::None); // its bytes are those that the checkpoint speaks of, so what it says of the user holds
             }
             let snapshot = self.decode(&found, at)?;
-            if user.is_some_and(|u| u.as_str() == snapshot.commit_user) {
+            let ours = user.is_some_and(|u| u.as_str() == snapshot.commit_user);
+            if (ours || is_floor) && at < id && self.is_built_on(at + 1, &snapshot, sha256).await? != Some(true) {
+                return Ok(gone("fell into a slot that expiry had emptied"));
+            }
+            if is_floor {
+                return Ok(Landed::Other(format!("snapshot {at} has other bytes than when it was last seen")));
+            }
+            if ours {
                 return Ok(Landed::At {
                     identifier: snapshot.commit_identifier,
                     checkpoint: snapshot.property(property::CHECKPOINT).and_then(Digest::parse),
@@ -291,7 +299,7 @@ impl SnapshotLog for PaimonLog {
     async fn head(&self, user: Option<&CommitUser>, floor: Option<&Floor>, after: Option<&Head>) -> Result<Head> {
         for _ in 0..AGAIN {
             let read_at = self.store.env().monotonic();
-            let Some((id, bytes)) = self.newest(after.map(|h| h.id)).await? else { continue };
+            let Some((id, bytes)) = self.newest(after.map(|h| h.id), floor).await? else { continue };
             let schema = self.newest_schema().await?;
             if let Some(bytes) = &bytes {
                 let newest = self.decode(bytes, id)?;

@@ -1,12 +1,14 @@
 //! After a publication: is the snapshot in history, or did it fall into a slot that expiry had emptied? Then the hints.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::manifest::EntryKind;
+use super::super::manifest::ManifestMeta;
 use super::super::paths;
+use super::super::snapshot::Snapshot;
 use super::PaimonLog;
 use crate::error::{Error, Result};
-use crate::format::{Digest, Head, Staged, Standing};
+use crate::format::{Digest, Head, Staged, Standing, property};
 
 /// A pin is trusted for so long after it was written. Consumers that expire in under a day are refused.
 const PIN_TRUST: Duration = Duration::from_secs(12 * 3600);
@@ -23,39 +25,69 @@ impl PaimonLog {
             self.settle(head, id, true).await;
             return Ok(Standing::In);
         }
-        let ids = self.snapshot_ids().await?;
-        if !ids.contains(&id) {
-            return Err(self.lost(id, "it was published and is gone again"));
-        }
-        if ids.last() == Some(&id) {
-            // Without a predecessor (id 1, or all others expired) it is the whole history.
-            if !built_on_head && ids.len() > 1 {
-                return Err(self.lost(id, "the snapshot before it is not the one that it was built on"));
+        for _ in 0..super::AGAIN {
+            let ids = self.snapshot_ids().await?;
+            if !ids.contains(&id) {
+                // Expired already, in history or not: the next look at the table tells whether it had landed.
+                return Ok(Standing::Dead);
             }
-            self.settle(head, id, true).await;
-            return Ok(Standing::In);
+            if ids.last() == Some(&id) {
+                // Without a predecessor (id 1, or all others expired) it is the whole history.
+                if !built_on_head && ids.len() > 1 {
+                    return Err(self.lost(id, "the snapshot before it is not the one that it was built on"));
+                }
+                self.settle(head, id, true).await;
+                return Ok(Standing::In);
+            }
+            let in_history = match ids.contains(&(id + 1)) {
+                true => self.is_built_on(id + 1, &self.decode(&staged.bytes, id)?, staged.sha256()).await?,
+                // Expiry deletes upwards: what stands alone below a gap is in nobody's history.
+                false if built_on_head => return Err(self.lost(id, &format!("snapshot {} above it is missing", id + 1))),
+                false => Some(false),
+            };
+            match in_history {
+                Some(true) => {
+                    self.settle(head, id, false).await;
+                    return Ok(Standing::In);
+                }
+                Some(false) => {
+                    self.store.delete(&staged.name).await?;
+                    return Ok(Standing::Dead);
+                }
+                None => {} // the one above has just expired, and so this one has or will
+            }
         }
-        if staged.files.is_empty() && built_on_head {
-            // Nothing of it can be looked for; but expiry deletes upwards, so a slot whose predecessor stands had not been emptied.
-            // Deleting a snapshot that others have built on would tear a hole into history.
-            self.settle(head, id, false).await;
-            return Ok(Standing::In);
+        Err(Error::unavailable("snapshots expire faster than they can be read").at(self.store.url()).hint("try again later"))
+    }
+
+    /// Was snapshot `above` built on `below`, which has these bytes? Then `below` is in history; else it was created in a slot that expiry had
+    /// emptied. None: one of them expired while they were compared.
+    pub(super) async fn is_built_on(&self, above: u64, below: &Snapshot, sha256: Digest) -> Result<Option<bool>> {
+        let Some(snapshot) = self.snapshot(above).await? else { return Ok(None) };
+        if let Some((base, list)) = snapshot.property(property::BASE).and_then(|text| text.split_once(' '))
+            && list == snapshot.delta_manifest_list
+        {
+            return Ok(Some(Digest::parse(base) == Some(sha256)));
         }
-        if !built_on_head && !ids.contains(&(id + 1)) {
-            // Expiry deletes upwards: what stands alone below a gap is in nobody's history, even if another process has landed the same
-            // files meanwhile. Left there it would look like a hole.
-            self.store.delete(&staged.name).await?;
-            return Ok(Standing::Dead);
+        match self.base_is(&snapshot, below).await {
+            Err(_) if self.snapshot_bytes(above).await?.is_none() || self.snapshot_bytes(below.id).await?.is_none() => Ok(None),
+            told => told.map(Some),
         }
-        if self.newest_holds(&staged.files).await? {
-            self.settle(head, id, false).await;
-            return Ok(Standing::In);
+    }
+
+    /// The same for an `above` of another engine: is its base what `below` holds?
+    async fn base_is(&self, above: &Snapshot, below: &Snapshot) -> Result<bool> {
+        let names = |metas: &[ManifestMeta]| metas.iter().map(|m| m.name.clone()).collect::<BTreeSet<String>>();
+        let base = names(&self.read_list(&above.base_manifest_list).await?);
+        let kept = names(&self.read_list(&below.base_manifest_list).await?);
+        let added = names(&self.read_list(&below.delta_manifest_list).await?);
+        if added.is_subset(&base) {
+            return Ok(true); // also when it adds nothing: taking it for history loses nothing then, and not taking it may tear a hole
         }
-        if let Some(by) = self.deleted_above(&ids, id, &staged.files).await? {
-            return Err(self.lost(id, &format!("snapshot {by} already removed its files, so whether it is in history cannot be told")));
+        if kept.is_subset(&base) && base.len() == kept.len() + added.len() {
+            return Ok(false); // nothing was merged, and it is not there
         }
-        self.store.delete(&staged.name).await?;
-        Ok(Standing::Dead)
+        self.base_holds_any(above, &self.added_by(below).await?).await
     }
 
     fn lost(&self, id: u64, why: &str) -> Error {
@@ -67,40 +99,6 @@ impl PaimonLog {
     fn pinned(&self, id: u64) -> bool {
         let now = self.store.env().monotonic();
         self.state().pin.is_some_and(|(least, written)| least <= id && now.saturating_sub(written) < PIN_TRUST)
-    }
-
-    /// Does the newest snapshot (still the newest after it was read) hold any of these files?
-    async fn newest_holds(&self, files: &[String]) -> Result<bool> {
-        if files.is_empty() {
-            return Ok(false);
-        }
-        for _ in 0..super::AGAIN {
-            let Some(newest) = self.snapshot_ids().await?.last().copied() else { continue };
-            let Some(snapshot) = self.snapshot(newest).await? else { continue };
-            let held = self.holds_any(&snapshot, files).await;
-            if self.snapshot_ids().await?.last() == Some(&newest) {
-                return held;
-            }
-        }
-        Err(Error::unavailable("newer snapshots appear faster than they can be read").at(self.store.url()).hint("try again later"))
-    }
-
-    /// The snapshot above `id` that removes one of these files: somebody (a compaction) has seen them as live.
-    async fn deleted_above(&self, ids: &[u64], id: u64, files: &[String]) -> Result<Option<u64>> {
-        if files.is_empty() {
-            return Ok(None);
-        }
-        for above in ids.iter().copied().filter(|i| *i > id) {
-            let Some(snapshot) = self.snapshot(above).await? else { continue };
-            for meta in self.read_list(&snapshot.delta_manifest_list).await?.iter().filter(|m| m.deleted > 0) {
-                for entry in self.read_manifest(&meta.name).await?.iter().filter(|e| e.kind == EntryKind::Delete) {
-                    if files.contains(&self.path_of(entry)?) {
-                        return Ok(Some(above));
-                    }
-                }
-            }
-        }
-        Ok(None)
     }
 
     /// Remembers and tells that `id` is in history. Hints are best effort: readers do without them.

@@ -162,6 +162,29 @@ impl PaimonLog {
         Ok(false)
     }
 
+    /// Does the base of `snapshot` add any of these paths?
+    pub(super) async fn base_holds_any(&self, snapshot: &Snapshot, files: &[String]) -> Result<bool> {
+        for meta in self.read_list(&snapshot.base_manifest_list).await? {
+            for entry in self.read_manifest(&meta.name).await? {
+                if entry.kind == EntryKind::Add && files.contains(&self.path_of(&entry)?) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The paths that `snapshot` adds.
+    pub(super) async fn added_by(&self, snapshot: &Snapshot) -> Result<Vec<String>> {
+        let mut paths = Vec::new();
+        for meta in self.read_list(&snapshot.delta_manifest_list).await? {
+            for entry in self.read_manifest(&meta.name).await?.iter().filter(|e| e.kind == EntryKind::Add) {
+                paths.push(self.path_of(entry)?);
+            }
+        }
+        Ok(paths)
+    }
+
     pub(super) fn path_of(&self, entry: &ManifestEntry) -> Result<String> {
         path_in(&self.layout(), entry)
     }

@@ -87,7 +87,7 @@ impl PaimonLog {
             );
         }
         let newest = self.schema_of(head.schema.id).await?;
-        let plan = Plan::of(change);
+        let mut plan = Plan::of(change);
         let entries = self.entries(&plan, &newest).await?;
         let known = self.lists_of(base.as_ref()).await?;
         let uploaded = work.done.as_ref().filter(|(key, _)| *key == plan.key).map(|(_, delta)| delta.clone());
@@ -100,6 +100,8 @@ impl PaimonLog {
                 (list, delta)
             }
         };
+        let built_on = head.sha256.map_or_else(|| "none".to_owned(), |d| d.to_string());
+        plan.properties.insert(property::BASE.to_owned(), format!("{built_on} {}", delta.list.name));
         let snapshot = self.snapshot_on(base.as_ref(), &newest, &plan, &base_list, &delta);
         let all: Vec<_> = known.iter().chain(&delta.manifests).cloned().collect();
         // If it is published, the next commit on top of it need not read what this one wrote.
