@@ -14,6 +14,7 @@ mod options;
 mod partitions;
 pub(crate) mod quirks;
 pub(crate) mod readers;
+mod replay;
 mod types;
 mod values;
 
