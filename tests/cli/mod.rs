@@ -1,5 +1,6 @@
 //! `table-cli` from the outside: output forms, exit codes, help.
 
+mod checking;
 mod looking;
 mod signals;
 
