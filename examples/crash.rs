@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use lakeward::env::Rule;
-use lakeward::sim::explore::{Prepared, Replay, Scenario, Schedule};
+use lakeward::sim::explore::{Budget, Prepared, Replay, Scenario, Schedule};
 use lakeward::sim::families::{self, Family, Form, How, Tally};
 
 const HELP: &str = "\
@@ -62,9 +62,13 @@ fn main() -> ExitCode {
         }
         ["teeth", ref names @ ..] => teeth(names),
         ["replay", name, schedule] => {
-            let (Some(mut scenario), Some(schedule)) = (families::by_name(name), Schedule::parse(schedule)) else {
-                return usage("no such scenario, or no schedule");
+            let parsed = schedule.split_once('/').and_then(|(b, s)| Some((Budget::parse(b)?, Schedule::parse(s)?)));
+            let (Some(mut scenario), Some((budget, schedule))) = (families::by_name(name), parsed) else {
+                return usage(
+                    "no such scenario, or no schedule (BUDGET/CHOICES, as a failure prints it; 0.0.0/- is the run without trouble)",
+                );
             };
+            scenario.budget = budget;
             scenario.broken.extend(without);
             replay(&scenario, schedule)
         }

@@ -149,6 +149,20 @@ impl fmt::Display for Schedule {
     }
 }
 
+impl Budget {
+    /// Faults, preemptions, outside: `1.3.0`. With the schedule it tells a run.
+    pub fn parse(text: &str) -> Option<Budget> {
+        let mut parts = text.split('.').map(|p| p.parse().ok());
+        Some(Budget { faults: parts.next()??, preemptions: parts.next()??, outside: parts.next()?? })
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.faults, self.preemptions, self.outside)
+    }
+}
+
 impl Schedule {
     /// Reads the text form.
     pub fn parse(text: &str) -> Option<Schedule> {

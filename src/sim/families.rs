@@ -87,9 +87,10 @@ impl Found {
         }
         let broken: Vec<String> = scenario.broken.iter().map(|r| format!(" --without {r:?}")).collect();
         format!(
-            "{text}\n{}\nagain: cargo run --features sim --example crash -- replay {} {}{}",
+            "{text}\n{}\nagain: cargo run --features sim --example crash -- replay {} {}/{}{}",
             self.violation,
             self.scenario,
+            scenario.budget,
             self.schedule,
             broken.concat()
         )
@@ -335,7 +336,7 @@ pub fn all(form: Form) -> Vec<Family> {
     }
     families.extend([
         interleavings_by_seed(if long { 100_000 } else { 500 }),
-        expiry(pick(0, 1), pick(2, 3)),
+        expiry(pick(0, 1), 3),
         expiry_of_pairs(pick(1, 2), pick(1, 2)),
         unpinned(pick(0, 1), 3),
     ]);

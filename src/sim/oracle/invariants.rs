@@ -314,7 +314,8 @@ impl Oracle {
         // A sink that joins is pinned before the checkpoint that records it.
         let Some(entry) = newest.sinks.get(&table.url) else { return Ok(()) };
         let bound = entry.floor.max(1).max(table.newest_of(&newest.user).unwrap_or(0));
-        if pin > bound {
+        // What lies below has expired although it was pinned: no pin can keep it any more.
+        if pin > bound && !table.unprotected {
             let text = format!("{place} is at {pin}; checkpoint {} has the floor {}, and the bound is {bound}", newest.seq, entry.floor);
             return breaks("I10", text);
         }
