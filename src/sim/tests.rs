@@ -136,6 +136,24 @@ fn a_commit_whose_pin_another_engine_removed_and_whose_snapshot_expired_is_not_l
     assert_eq!(seen.data, 0, "its files are live, so it is known to have landed");
 }
 
+#[test]
+fn a_late_put_in_a_slot_that_others_emptied_is_not_taken_for_the_newest_snapshot() {
+    let scenario = named("unpinned-start", budget(1, 0, 3));
+    let (seen, trace) = goes_well(
+        &scenario,
+        &[
+            "A create one/snapshot/snapshot-3: Late",
+            "outside: Commit one",
+            "A create one/snapshot/snapshot-4",
+            "outside: Commit one",
+            "outside: ExpireAll one",
+            "A list one/snapshot/",
+            "late: create one/snapshot/snapshot-3",
+        ],
+    );
+    assert_eq!((seen.late_snapshots, seen.data), (1, 0), "{}", trace.join("\n"));
+}
+
 // ---- whole families, small ---------------------------------------------------------------------------------------------------------------
 
 #[track_caller]

@@ -195,10 +195,13 @@ impl PaimonLog {
         // Expiry deletes upwards: if id + 1 is not there first and id is there after, then id is the newest.
         for id in start.iter().flat_map(|s| (0..STEPS).map(|i| s.saturating_add(i.into()))) {
             if self.store.size(&paths::snapshot(id.saturating_add(1))).await?.is_none() {
-                match self.snapshot_bytes(id).await? {
-                    Some(bytes) => return Ok(Some((id, Some(bytes)))),
-                    None => break,
+                let Some(bytes) = self.snapshot_bytes(id).await? else { break };
+                // With nothing below, it may have been created in a slot that had been emptied, with newer ones far above: then list.
+                let at_floor = floor.is_some_and(|f| f.id == id);
+                if at_floor || (id > 1 && self.store.size(&paths::snapshot(id - 1)).await?.is_some()) {
+                    return Ok(Some((id, Some(bytes))));
                 }
+                break;
             }
         }
         let Some(id) = self.snapshot_ids().await?.last().copied() else { return Ok(Some((0, None))) };
