@@ -6,6 +6,8 @@
 pub mod effect;
 pub mod explore;
 pub mod families;
+#[cfg(test)]
+mod model;
 pub mod oracle;
 pub mod outside;
 pub mod process;

@@ -27,3 +27,7 @@ pub use self::event::{Event, Events};
 pub use self::ledger::{Ledger, Written};
 pub use self::library::OpenTables;
 pub use self::start::{OpenSink, Start, StartOptions};
+
+// What the model calls besides `decide`.
+#[cfg(test)]
+pub(crate) use self::{chain::identifier_of, ledger::expendable, start::close_entry, start::least_covered};

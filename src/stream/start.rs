@@ -563,7 +563,7 @@ impl Start<'_> {
 
 /// The facts of a lineage that is to be closed. Where nothing was pending, `state` knows better than the entry: the parent may itself have
 /// closed a lineage, and what each sink lacked was learned only by that.
-fn close_entry(parent: &Written, entry: &SinkEntry, state: Option<&SinkState>) -> CloseEntry {
+pub(crate) fn close_entry(parent: &Written, entry: &SinkEntry, state: Option<&SinkState>) -> CloseEntry {
     let checkpoint = &parent.checkpoint;
     let state = state.filter(|_| entry.messages.is_none());
     CloseEntry {
@@ -578,7 +578,7 @@ fn close_entry(parent: &Written, entry: &SinkEntry, state: Option<&SinkState>) -
     }
 }
 
-fn least_covered(checkpoint: &Checkpoint) -> Offsets {
+pub(crate) fn least_covered(checkpoint: &Checkpoint) -> Offsets {
     let mut covered = checkpoint.sinks.values().map(|e| checkpoint.covered(e));
     let Some(first) = covered.next() else { return checkpoint.offsets.clone() };
     covered.fold(first.clone(), |least, c| least.min(c))
