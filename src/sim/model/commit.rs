@@ -175,7 +175,7 @@ impl Process {
             }
             Decision::Fine => self.done(purpose, t, How::Nothing, request.floor, w, c),
             Decision::FineAtHead => self.done(purpose, t, How::Nothing, table.head(), w, c),
-            Decision::Closed { closed_at } => self.closed(t, closed_at.map(ident_back), w, c),
+            Decision::Closed { closed_at } => self.closed(t, closed_at.map(ident_back), c),
             Decision::Publish => self.go(purpose, t, Step::Create(stage(&request, table.newest(), self.life, None))),
             Decision::PublishClose { closed_at } => {
                 let closed_at = closed_at.map(ident_back);
@@ -243,17 +243,17 @@ impl Process {
 
     fn is_in(&mut self, purpose: Purpose, t: usize, staged: &Staged, w: &World, c: &Config) {
         match staged.snapshot.own().closed_at {
-            Some(closed_at) => self.closed(t, closed_at, w, c),
+            Some(closed_at) => self.closed(t, closed_at, c),
             None => self.done(purpose, t, How::Landed, staged.snapshot.floor(), w, c),
         }
     }
 
-    fn closed(&mut self, t: usize, closed_at: Option<Ident>, w: &World, c: &Config) {
+    fn closed(&mut self, t: usize, closed_at: Option<Ident>, c: &Config) {
         self.closed_at[t] = closed_at;
         if t + 1 < c.tables {
             self.at = At::Job(Box::new(Job::new(Purpose::Close, t + 1)));
         } else {
-            self.finish_sink(0, w, c);
+            self.finish_sink(0, c);
         }
     }
 

@@ -242,22 +242,22 @@ impl Process {
         self.give_up = first == First::GiveUp || (c.off(Rule::FinishEnd) && greatest.kind == CheckpointKind::End);
         self.back_to = target.map_or_else(|| bridge::least_covered(&greatest, c.tables), |k| k.offsets);
         self.greatest = Some(greatest);
-        self.finish(w, c);
+        self.finish(c);
     }
 
     /// The greatest's close, then its messages.
-    fn finish(&mut self, w: &World, c: &Config) {
+    fn finish(&mut self, c: &Config) {
         match self.own().close {
             Some(close) if c.off(Rule::CloseOld) => {
                 self.closed_at = close.sinks.map(|old| old.identifier.or(old.last));
-                self.finish_sink(0, w, c);
+                self.finish_sink(0, c);
             }
             Some(_) => self.at = At::Job(Box::new(Job::new(Purpose::Close, 0))),
-            None => self.finish_sink(0, w, c),
+            None => self.finish_sink(0, c),
         }
     }
 
-    pub(super) fn finish_sink(&mut self, t: usize, w: &World, c: &Config) {
+    pub(super) fn finish_sink(&mut self, t: usize, c: &Config) {
         if t == c.tables {
             self.closed_at = Default::default();
             return self.finished(c);
@@ -271,7 +271,7 @@ impl Process {
             CheckpointKind::Open => self.at = At::Anchor(t, How::Nothing),
             _ if self.give_up => {
                 self.states[t] = bridge::after(&own, t, own.sinks[t].floor, own.sinks[t].last);
-                self.finish_sink(t + 1, w, c);
+                self.finish_sink(t + 1, c);
             }
             _ => self.at = At::Job(Box::new(Job::new(Purpose::Finish, t))),
         }
@@ -290,7 +290,7 @@ impl Process {
         if own.kind == CheckpointKind::Open && !c.off(Rule::FloorAfterPin) {
             self.at = At::Floor(t);
         } else {
-            self.finish_sink(t + 1, w, c);
+            self.finish_sink(t + 1, c);
         }
     }
 
@@ -305,7 +305,7 @@ impl Process {
         if c.off(Rule::FloorAfterPin) {
             self.at = At::Anchor(t, How::Nothing);
         } else {
-            self.finish_sink(t + 1, w, c);
+            self.finish_sink(t + 1, c);
         }
     }
 
@@ -483,7 +483,7 @@ impl Process {
         }
         self.greatest = Some(draft);
         match kind {
-            CheckpointKind::Open => self.finish(w, c),
+            CheckpointKind::Open => self.finish(c),
             CheckpointKind::Data | CheckpointKind::End | CheckpointKind::Closed => self.land(0, w, c),
         }
     }
