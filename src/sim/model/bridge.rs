@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::world::{self, FOREIGN, Floor, Ident, Life, Link, MAX, Off, Rows};
+use super::world::{self, Floor, Ident, Life, Link, MAX, Off, Rows};
 use crate::format::{self, CommitUser, Digest, END_OF_INPUT, Landed};
 use crate::sink::{Message, Outcome};
 use crate::source::{Offsets, Position};
@@ -197,20 +197,27 @@ pub(super) fn expendable(seqs: &[u64], with_messages: &[u64]) -> Option<u8> {
     Some(u8::try_from(first).unwrap())
 }
 
-/// The walk of `format::paimon`, on one state of the table. `linked`: what is not in history is passed over.
-pub(super) fn landed(table: &world::Table, user: Life, floor: Floor, linked: bool) -> Landed {
+/// The walk of `format::paimon`, on one state of the table. What the one above is not built on fell into an expired slot and counts as missing.
+pub(super) fn landed(table: &world::Table, user: Life, floor: Floor) -> Landed {
     let head = table.head().id;
     if floor.id > head {
         return Landed::Other(String::new());
     }
     for at in (floor.id.max(1)..=head).rev() {
-        let found = table.get(at).filter(|s| !linked || table.in_history(s));
-        if at == floor.id {
-            return if found.is_some_and(|s| s.floor() != floor) { Landed::Other(String::new()) } else { Landed::None };
+        let is_floor = at == floor.id;
+        let gone = if is_floor { Landed::None } else { Landed::Unknown(String::new()) };
+        let Some(found) = table.get(at) else { return gone };
+        if is_floor && found.floor() == floor {
+            return Landed::None;
         }
-        let Some(found) = found else { return Landed::Unknown(String::new()) };
         let own = found.own();
-        if own.user == user && user != FOREIGN {
+        if (own.user == user || is_floor) && at < head && !table.above_is_built_on(found) {
+            return gone;
+        }
+        if is_floor {
+            return Landed::Other(String::new());
+        }
+        if own.user == user {
             return Landed::At {
                 identifier: ident(own.ident),
                 checkpoint: Some(digest(own.order)),

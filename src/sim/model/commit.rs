@@ -8,6 +8,7 @@ use super::world::{Commit, Delayed, Floor, Ident, Life, Link, MAX, Off, Rows, Sn
 use super::{Answer, Config, World};
 use crate::env::Rule;
 use crate::format::Landed;
+use crate::stream::checkpoint::CheckpointKind;
 use crate::table::decide::{Ask, Decision, Stop};
 
 /// Why a process stopped with `Data`.
@@ -41,7 +42,7 @@ pub(super) enum Step {
     ReadBack(Staged, bool),
     /// Look at the snapshot below. True: reading back after an unclear answer had said that ours is there.
     Below(Staged, bool),
-    /// List, and read the newest. True: the one below is the one that was built on.
+    /// List, and read the one above. True: the one below is the one that was built on.
     Above(Staged, bool),
     /// It fell into an expired slot.
     Delete(Staged),
@@ -163,7 +164,7 @@ impl Process {
     fn head(&mut self, purpose: Purpose, t: usize, w: &World, c: &Config) {
         let request = self.request(purpose, t, w);
         let table = &w.tables[t];
-        let landed = bridge::landed(table, request.user, request.floor, c.mended);
+        let landed = bridge::landed(table, request.user, request.floor);
         let live = || request.files.is_some_and(|order| table.newest().is_some_and(|s| s.holds(request.user, order)));
         match bridge::decide(request.ask, &landed, request.last, live, c.off(Rule::Equality)) {
             Decision::AlreadyLanded => {
@@ -217,27 +218,20 @@ impl Process {
         true
     }
 
-    /// `confirm` of `format::paimon`, after its first look. The newest is listed before and after it is read, so one step stands for both.
+    /// `confirm` of `format::paimon`, after its first look. It looks again when the one above has expired meanwhile, so one step stands for all.
     fn confirm(&mut self, purpose: Purpose, t: usize, staged: Staged, built: bool, w: &World, c: &Config) {
         let table = &w.tables[t];
-        let (id, ours) = (staged.snapshot.id, *staged.snapshot.own());
-        if c.mended {
-            return match table.get(id) {
-                None => self.go(purpose, t, Step::Head(false)),
-                Some(s) if table.in_history(s) => self.is_in(purpose, t, &staged, w, c),
-                Some(_) => self.go(purpose, t, Step::Delete(staged)),
-            };
+        let id = staged.snapshot.id;
+        if table.get(id).is_none() {
+            return self.go(purpose, t, Step::Head(false)); // expired already: the next look at the table tells whether it had landed
         }
-        let newest = table.newest().filter(|_| table.get(id).is_some());
-        let Some(newest) = newest else { return self.stop(Why::Fate, c) };
-        let removed = |s: &Snapshot| s.id > id && s.own().compacts && s.commits.contains(&ours);
-        match () {
-            () if newest.id == id && !built && table.snapshots.len() > 1 => self.stop(Why::Fate, c),
-            () if newest.id == id => self.is_in(purpose, t, &staged, w, c),
-            () if ours.rows == 0 && built => self.is_in(purpose, t, &staged, w, c),
-            () if ours.rows != 0 && newest.holds(ours.user, ours.order) => self.is_in(purpose, t, &staged, w, c),
-            () if ours.rows != 0 && table.snapshots.iter().any(removed) => self.stop(Why::Fate, c),
-            () => self.go(purpose, t, Step::Delete(staged)),
+        let newest = table.head().id == id;
+        match table.get(id + 1) {
+            _ if newest && !built && table.snapshots.len() > 1 => self.stop(Why::Fate, c),
+            _ if newest => self.is_in(purpose, t, &staged, w, c),
+            Some(_) if table.above_is_built_on(&staged.snapshot) => self.is_in(purpose, t, &staged, w, c),
+            None if built => self.stop(Why::Fate, c),
+            _ => self.go(purpose, t, Step::Delete(staged)),
         }
     }
 
@@ -263,6 +257,7 @@ impl Process {
         self.states[t] = bridge::after(&own, t, floor, last);
         match purpose {
             Purpose::Run => self.land(t + 1, w, c),
+            Purpose::Finish if own.kind == CheckpointKind::Open && c.off(Rule::FloorAfterPin) => self.at = At::Floor(t),
             Purpose::Finish | Purpose::Close => self.at = At::Anchor(t, how),
         }
     }

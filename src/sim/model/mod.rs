@@ -15,7 +15,7 @@
 //! and `anything_to_read`, `close_entry`, `least_covered`, `identifier_of` and retention's `expendable` are called by `next_state` (`bridge`).
 //! The calls around them (`stream::start`, `stream::chain`, `table::commit`, `format::paimon::log`) are written down again here, in the same
 //! order. An object's bytes are its name and the number of the life that wrote it. A snapshot holds all that it is built on, so history is a
-//! value and cannot be asked wrongly. A number stands for a uuid: the life's. Slots for processes are filled from the lowest, so that two
+//! value, and the properties cannot ask it wrongly. A number stands for a uuid: the life's. Slots for processes are filled from the lowest, so that two
 //! processes that differ in name only are one state.
 //!
 //! # Why two steps are separate
@@ -33,19 +33,21 @@
 //!
 //! Steps that are merged: list and read of the chain (what is listed is never changed, the greatest never deleted); the walk of a head (it is
 //! one read as far as the decision goes: a hole that appears during the walk is a hole); writing a pin and removing older ones (an extra pin
-//! only keeps more); the listing, reading and listing again of confirm.
+//! only keeps more); the listing and reading of confirm (when the one
+//! above expires in between, it does both again).
 //!
 //! # Ghost state
 //!
 //! `Slot::owners`: who created a checkpoint while none above it was there. `Table::expired`: the greatest id that was ever expired.
-//! `Snapshot::commits`: see above. Nothing decides on them (but see `Config::mended`).
+//! `Snapshot::commits`: see above. Nothing decides on them: whether a snapshot is in
+//! history a process finds out as production does, from the one above (`Table::above_is_built_on`).
 //!
 //! # What the properties prove
 //!
 //! See `properties`: within the bounds of each configuration, over *all* interleavings, deaths, lost answers and delayed creates. Each path
 //! ends with a *finale*: everybody else commits and expires what the pins allow, then a clean life must finish, with each record exactly once.
-//! The configurations and their pinned counts are in `tests`, the broken rules and their counterexamples in `teeth`, and what the model found
-//! wrong in the rules as they are in `findings`.
+//! The configurations and their pinned counts are in `tests`, the broken rules and their counterexamples in `teeth`, and the searches that once
+//! found something wrong in the rules in `findings`.
 //!
 //! # What is not modelled
 //!
@@ -93,9 +95,6 @@ struct Config {
     honour: bool,
     /// Do other engines compact when they commit?
     compact: bool,
-    /// Are the rules as `findings` says that they should be? Then the model knows whether a snapshot is in history: production would have to
-    /// find out.
-    mended: bool,
     /// The rule that is switched off.
     broken: Option<Rule>,
 }

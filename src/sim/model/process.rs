@@ -264,7 +264,8 @@ impl Process {
         }
         let own = self.own().clone();
         match own.kind {
-            CheckpointKind::Open if c.mended && matches!(self.goal, Goal::Then(_)) => {
+            // Its own it need not look at: nothing of its user can have landed.
+            CheckpointKind::Open if matches!(self.goal, Goal::Then(_)) => {
                 self.at = At::Job(Box::new(Job::new(Purpose::Finish, t)));
             }
             CheckpointKind::Open if c.off(Rule::FloorAfterPin) => self.at = At::Floor(t),

@@ -21,7 +21,6 @@ pub(super) fn one() -> Config {
         used: false,
         honour: true,
         compact: false,
-        mended: false,
         broken: None,
     }
 }
@@ -113,80 +112,80 @@ const RESOLVED: [&str; 4] = [
 #[test]
 fn one_process_dies_anywhere_and_any_answer_is_lost() {
     let budget = Budget { unclear: 1, ..CRASH };
-    holds("crash, unclear", &Config { budget, ..one() }, 1388, &REPLAYS);
+    holds("crash, unclear", &Config { budget, ..one() }, 1396, &REPLAYS);
     let config = Config { budget: Budget { crash: 2, unclear: 1, ..NOTHING }, lives: 3, ..one() };
-    holds("crash x 2, unclear", &config, 6540, &REPLAYS);
+    holds("crash x 2, unclear", &config, 6569, &REPLAYS);
 }
 
 #[test]
 fn floors_and_pins_outlive_the_expiry_of_others() {
     let budget = Budget { foreign: [2, 0], expire: 3, ..CRASH };
-    holds("crash, foreign x 2, expiry x 3", &Config { budget, ..one() }, 6037, &REPLAYS);
+    holds("crash, foreign x 2, expiry x 3", &Config { budget, ..one() }, 6057, &REPLAYS);
     let budget = Budget { foreign: [0, 1], expire: 2, ticks: 1, ..CRASH };
     let config = Config { tables: 2, route: [0b11, 0b01], budget, ..one() };
-    holds("two tables, one quiet at the end: crash, foreign, expiry x 2, an hour", &config, 16_926, &REPLAYS);
+    holds("two tables, one quiet at the end: crash, foreign, expiry x 2, an hour", &config, 16_947, &REPLAYS);
 }
 
 #[test]
 fn two_tables_are_finished_both() {
     let budget = Budget { unclear: 1, ticks: 1, ..CRASH };
     let config = Config { tables: 2, route: [0b11, 0b01], budget, ..one() };
-    holds("two tables: crash, unclear, an hour", &config, 12_492, &REPLAYS);
-    holds("two tables, two processes", &Config { tables: 2, route: [0b11, 0b10], ..two() }, 8114, &FENCED);
+    holds("two tables: crash, unclear, an hour", &config, 12_525, &REPLAYS);
+    holds("two tables, two processes", &Config { tables: 2, route: [0b11, 0b10], ..two() }, 8534, &FENCED);
 }
 
 #[test]
 fn of_two_processes_one_goes_on() {
-    holds("two processes", &two(), 3361, &FENCED);
-    holds("two processes, three records", &Config { total: 3, ..two() }, 7088, &FENCED);
-    holds("two processes, other batches", &Config { total: 3, batches: [1, 2], ..two() }, 5031, &FENCED);
-    holds("two processes: crash", &Config { lives: 3, budget: CRASH, ..two() }, 48_106, &FENCED);
+    holds("two processes", &two(), 3483, &FENCED);
+    holds("two processes, three records", &Config { total: 3, ..two() }, 7252, &FENCED);
+    holds("two processes, other batches", &Config { total: 3, batches: [1, 2], ..two() }, 5174, &FENCED);
+    holds("two processes: crash", &Config { lives: 3, budget: CRASH, ..two() }, 49_538, &FENCED);
 }
 
 #[test]
 fn of_two_processes_any_answer_is_lost() {
-    holds("two processes: unclear", &Config { budget: UNCLEAR, ..two() }, 36_260, &RESOLVED);
+    holds("two processes: unclear", &Config { budget: UNCLEAR, ..two() }, 37_278, &RESOLVED);
 }
 
 #[test]
 fn a_rewind_meets_the_old_owner() {
     let reached = ["a lineage is closed", "a fenced process stops", "an old owner meets a closed lineage", "a process ends cleanly"];
     let config = Config { budget: ASKED, asked: &[RewindToOldest, RewindToNewest], used: true, ..two() };
-    holds("two processes: rewind", &config, 9693, &reached);
+    holds("two processes: rewind", &config, 9925, &reached);
     let config = Config { lives: 3, total: 1, ..config };
-    holds("two processes, three lives: rewind", &config, 43_348, &reached);
+    holds("two processes, three lives: rewind", &config, 44_649, &reached);
 }
 
 #[test]
 fn an_abandoned_checkpoint_meets_the_old_owner() {
     let reached = ["a lineage is closed", "a fenced process stops", "a process ends cleanly"];
     let config = Config { budget: Budget { crash: 1, ..ASKED }, asked: &[Abandon], used: true, lives: 3, total: 1, ..two() };
-    holds("two processes: abandon, crash", &config, 55_684, &reached);
+    holds("two processes: abandon, crash", &config, 57_527, &reached);
 }
 
 #[test]
-fn with_its_findings_mended_two_processes_and_expiry_are_exact() {
+fn two_processes_beside_expiry_are_exact() {
     let budget = Budget { foreign: [1, 0], expire: 2, ..NOTHING };
     let slot = ["a snapshot falls into an expired slot", "what fell into an expired slot is removed"];
-    holds("mended, two processes: foreign, expiry x 2", &Config { mended: true, budget, ..two() }, 46_475, &slot);
-    let config = Config { mended: true, budget: Budget { asked: 1, ..budget }, asked: &[RewindToOldest], total: 1, ..two() };
-    holds("mended, two processes: foreign, expiry x 2, rewind", &config, 28_839, &slot);
+    holds("two processes: foreign, expiry x 2", &Config { budget, ..two() }, 46_475, &slot);
+    let config = Config { budget: Budget { asked: 1, ..budget }, asked: &[RewindToOldest], total: 1, ..two() };
+    holds("two processes: foreign, expiry x 2, rewind", &config, 28_839, &slot);
 }
 
 #[test]
-fn with_its_findings_mended_an_engine_that_ignores_pins_leads_to_a_stop_at_worst() {
+fn an_engine_that_ignores_pins_leads_to_a_stop_at_worst() {
     let budget = Budget { foreign: [2, 0], expire: 3, ..CRASH };
     let reached = ["unknown is answered `Data`", "a snapshot falls into an expired slot", "a process ends cleanly"];
-    let config = Config { mended: true, honour: false, budget, ..one() };
-    holds("mended, pins ignored: crash, foreign x 2, expiry x 3", &config, 10_671, &reached);
-    holds("mended, pins ignored, compactions: the same", &Config { compact: true, ..config }, 8612, &reached);
+    let config = Config { honour: false, budget, ..one() };
+    holds("pins ignored: crash, foreign x 2, expiry x 3", &config, 10_671, &reached);
+    holds("pins ignored, compactions: the same", &Config { compact: true, ..config }, 8612, &reached);
 }
 
 #[test]
-fn with_its_findings_mended_an_older_chain_stops() {
+fn an_older_chain_stops() {
     let budget = Budget { restore: 1, ..CRASH };
-    let config = Config { mended: true, batches: [1, 2], total: 3, lives: 3, budget, ..one() };
-    holds("mended, chain restored: crash", &config, 583, &["a table is ahead of its chain"]);
+    let config = Config { batches: [1, 2], total: 3, lives: 3, budget, ..one() };
+    holds("chain restored: crash", &config, 583, &["a table is ahead of its chain"]);
 }
 
 #[test]

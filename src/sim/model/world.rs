@@ -114,8 +114,12 @@ impl Snapshot {
     }
     /// Is a file that this checkpoint ordered live here?
     pub(super) fn holds(&self, user: Life, order: Link) -> bool {
-        self.commits.iter().rev().take_while(|c| !c.compacts).any(|c| c.user == user && c.order == order && c.rows != 0)
+        held(&self.commits, user, order)
     }
+}
+
+fn held(commits: &[Commit], user: Life, order: Link) -> bool {
+    commits.iter().rev().take_while(|c| !c.compacts).any(|c| c.user == user && c.order == order && c.rows != 0)
 }
 
 /// Keeps snapshots from `next` on, on behalf of a lineage.
@@ -151,9 +155,22 @@ impl Table {
     pub(super) fn commits(&self) -> &[Commit] {
         self.newest().map_or(&[], |s| &s.commits)
     }
-    /// Is the newest built on it? If not, it lies in a slot that expiry had emptied.
+    /// For properties: is the newest built on it? If not, it lies in a slot that expiry had emptied.
     pub(super) fn in_history(&self, s: &Snapshot) -> bool {
         self.commits().get(..usize::from(s.id)) == Some(&s.commits[..])
+    }
+    /// `is_built_on` of `format::paimon`: was the snapshot above this one built on it? Ours name the bytes of their base. Of others it is looked
+    /// whether the base has the manifests that this one added; where they were merged (here: by a compaction), its files.
+    pub(super) fn above_is_built_on(&self, s: &Snapshot) -> bool {
+        let Some(above) = self.get(s.id + 1) else { return false };
+        let own = s.own();
+        let base = &above.commits[..above.commits.len() - 1];
+        let has_its_files = || held(base, own.user, own.order);
+        match above.own() {
+            _ if base == &s.commits[..] => true,
+            theirs if theirs.user != FOREIGN => false,
+            theirs => own.rows == 0 || (theirs.compacts && has_its_files()),
+        }
     }
     /// Creates a snapshot unless its name is taken.
     pub(super) fn create(&mut self, snapshot: Snapshot) -> bool {

@@ -55,6 +55,21 @@ fn a_deleted_chain_stops_and_forget_begins_anew() {
 }
 
 #[test]
+fn a_chain_restored_to_its_open_stops_and_writes_nothing_again() {
+    let world = run_of(20);
+    let restored = world.tree().into_keys().filter(|name| name.starts_with("chain/p/"));
+    let newer: Vec<_> = restored.skip(1).collect();
+    assert_eq!(newer.len(), 2);
+    newer.iter().for_each(|name| world.remove(name));
+    assert_eq!(world.kinds(), "o");
+    let error = stops(&world, Setup::two());
+    assert!(error.contains("the table is ahead of the chain"), "{error}");
+    for table in ["one", "two"] {
+        assert_eq!(world.ids(table), world.input(all), "{table}");
+    }
+}
+
+#[test]
 fn a_mistyped_chain_location_stops() {
     let world = run_of(25);
     let error = stops(&world, Setup { chain: "chian", ..Setup::two() });

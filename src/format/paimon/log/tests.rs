@@ -284,6 +284,99 @@ async fn a_snapshot_whose_files_were_compacted_away_at_once_is_in_history() {
     assert_eq!(log.confirm(&h, &staged).await.unwrap(), Standing::In);
 }
 
+/// As if another engine had written it: nothing says what it was built on.
+async fn says_no_base(log: &PaimonLog, id: u64) {
+    let mut snapshot = log.snapshot(id).await.unwrap().unwrap();
+    assert!(snapshot.properties.as_mut().unwrap().remove(property::BASE).is_some());
+    remove(log, id).await;
+    put(log, &paths::snapshot(id), std::str::from_utf8(&snapshot.encode().unwrap()).unwrap()).await;
+}
+
+#[tokio::test]
+async fn the_walk_takes_a_snapshot_in_an_expired_slot_for_missing() {
+    for above_is_ours in [true, false] {
+        let log = table().await;
+        let floor = head(&log).await.floor();
+        commit(&log, &one("other", 1)).await;
+        let h = head(&log).await;
+        let staged = log.stage(&h, &one("u", 1), &mut Work::default()).await.unwrap();
+        commit(&log, &one("other", 2)).await;
+        commit(&log, &one("other", 3)).await;
+        if !above_is_ours {
+            says_no_base(&log, 3).await;
+        }
+        remove(&log, 1).await;
+        remove(&log, 2).await;
+        // Its process dies before it confirms.
+        assert!(publish_staged(&log, &staged).await);
+        let found = landed(&log, "u", Some(&floor)).await;
+        let Landed::Unknown(why) = found else { panic!("{above_is_ours}: {found:?}") };
+        assert!(why.contains("snapshot 2 fell into a slot that expiry had emptied"), "{why}");
+        assert!(!log.any_live(&head(&log).await, &staged.files).await.unwrap(), "and no file of it is live");
+    }
+}
+
+#[tokio::test]
+async fn a_twins_late_create_at_the_floor_is_passed_over_and_removed_by_its_maker() {
+    for above_is_ours in [true, false] {
+        let log = table().await;
+        let twin = PaimonLog::open(&again(&log)).await.unwrap();
+        commit(&log, &one("other", 1)).await;
+        let (h, change) = (head(&log).await, one("u", 1));
+        let late = twin.stage(&h, &change, &mut Work::default()).await.unwrap();
+        let floor = commit(&log, &change).await.floor();
+        commit(&log, &one("other", 2)).await;
+        if !above_is_ours {
+            says_no_base(&log, 3).await;
+        }
+        remove(&log, 1).await;
+        remove(&log, 2).await;
+        assert!(publish_staged(&twin, &late).await && Some(late.sha256()) != floor.sha256);
+        assert_eq!(landed(&log, "u", Some(&floor)).await, Landed::None, "{above_is_ours}: as if it were not there");
+        assert_eq!(twin.confirm(&h, &late).await.unwrap(), Standing::Dead, "{above_is_ours}: though the newest holds the same files");
+        assert_eq!(log.snapshot_ids().await.unwrap(), [3]);
+        assert_eq!(rows(&log).await, 9);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_first_snapshot_that_others_built_on_stays() {
+    for above_is_ours in [true, false] {
+        let log = table().await;
+        let h = head(&log).await;
+        let staged = log.stage(&h, &append("u", 1, vec![]), &mut Work::default()).await.unwrap();
+        assert!(publish_staged(&log, &staged).await);
+        let twin = PaimonLog::open(&again(&log)).await.unwrap();
+        commit(&twin, &one("other", 1)).await;
+        if !above_is_ours {
+            says_no_base(&log, 2).await;
+        }
+        assert_eq!(log.confirm(&h, &staged).await.unwrap(), Standing::In, "{above_is_ours}");
+        assert_eq!(log.snapshot_ids().await.unwrap(), [1, 2], "{above_is_ours}: no hole");
+    }
+}
+
+#[tokio::test]
+async fn a_create_that_expired_before_it_is_confirmed_is_decided_again() {
+    let log = table().await;
+    let twin = PaimonLog::open(&again(&log)).await.unwrap();
+    let floor = commit(&log, &one("other", 1)).await.floor();
+    let (h, change) = (head(&log).await, one("u", 1));
+    let late = twin.stage(&h, &change, &mut Work::default()).await.unwrap();
+    commit(&log, &change).await;
+    commit(&log, &one("other", 2)).await;
+    commit(&log, &one("other", 3)).await;
+    remove(&log, 1).await;
+    remove(&log, 2).await;
+    assert!(publish_staged(&twin, &late).await);
+    remove(&log, 2).await;
+    remove(&log, 3).await;
+    assert_eq!(twin.confirm(&h, &late).await.unwrap(), Standing::Dead);
+    let next = twin.head(Some(&user("u")), Some(&floor), Some(&h)).await.unwrap();
+    assert!(matches!(next.landed, Landed::Unknown(_)), "{:?}", next.landed);
+    assert!(twin.any_live(&next, &late.files).await.unwrap(), "its files tell that it has landed");
+}
+
 #[tokio::test]
 async fn the_row_id_zero_of_java_is_handed_on_and_any_other_is_refused() {
     let log = table().await;
