@@ -118,6 +118,12 @@ impl Snapshot {
     }
 }
 
+/// Each adds one manifest, if anything; a compaction rewrites those before.
+fn manifests(commits: &[Commit]) -> Vec<&Commit> {
+    let from = commits.iter().rposition(|c| c.compacts).unwrap_or(0);
+    commits[from..].iter().filter(|c| c.rows != 0 || c.compacts).collect()
+}
+
 fn held(commits: &[Commit], user: Life, order: Link) -> bool {
     commits.iter().rev().take_while(|c| !c.compacts).any(|c| c.user == user && c.order == order && c.rows != 0)
 }
@@ -161,6 +167,7 @@ impl Table {
     }
     /// `is_built_on` of `format::paimon`: was the snapshot above this one built on it? Ours name the bytes of their base. Of others it is looked
     /// whether the base has the manifests that this one added; where they were merged (here: by a compaction), its files.
+    /// What adds nothing is told by what was there before.
     pub(super) fn above_is_built_on(&self, s: &Snapshot) -> bool {
         let Some(above) = self.get(s.id + 1) else { return false };
         let own = s.own();
@@ -169,7 +176,12 @@ impl Table {
         match above.own() {
             _ if base == &s.commits[..] => true,
             theirs if theirs.user != FOREIGN => false,
-            theirs => own.rows == 0 || (theirs.compacts && has_its_files()),
+            theirs if own.rows == 0 => {
+                let (kept, base) = (manifests(&s.commits), manifests(base));
+                let merged = theirs.compacts && !kept.is_empty();
+                merged || !kept.iter().all(|m| base.contains(m)) || base.len() == kept.len()
+            }
+            theirs => theirs.compacts && has_its_files(),
         }
     }
     /// Creates a snapshot unless its name is taken.

@@ -81,6 +81,9 @@ impl PaimonLog {
         let base = names(&self.read_list(&above.base_manifest_list).await?);
         let kept = names(&self.read_list(&below.base_manifest_list).await?);
         let added = names(&self.read_list(&below.delta_manifest_list).await?);
+        if added.is_empty() && kept.is_subset(&base) {
+            return Ok(base.len() == kept.len()); // all that is below is there, so nothing was merged, and nothing else may be there
+        }
         if added.is_subset(&base) {
             return Ok(true); // also when it adds nothing: taking it for history loses nothing then, and not taking it may tear a hole
         }

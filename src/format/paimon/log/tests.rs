@@ -340,6 +340,29 @@ async fn a_twins_late_create_at_the_floor_is_passed_over_and_removed_by_its_make
 }
 
 #[tokio::test]
+async fn a_close_that_fell_below_another_engines_snapshot_is_removed() {
+    for before in [0, 2] {
+        let log = table().await;
+        for i in 0..before {
+            commit(&log, &one("other", i)).await;
+        }
+        let h = head(&log).await;
+        let close = Change::Close { user: user("u"), closed_at: None, properties: BTreeMap::new() };
+        let staged = log.stage(&h, &close, &mut Work::default()).await.unwrap();
+        // The old owner lands what was pending, another engine commits, and expiry minds no pin.
+        let theirs = commit(&log, &one("u", 1)).await.id;
+        commit(&log, &one("other", 9)).await;
+        says_no_base(&log, theirs + 1).await;
+        for id in 1..=theirs {
+            remove(&log, id).await;
+        }
+        assert!(publish_staged(&log, &staged).await);
+        assert_eq!(log.confirm(&h, &staged).await.unwrap(), Standing::Dead, "{before}: what has landed is not closed as if it had not");
+        assert_eq!(log.snapshot_ids().await.unwrap(), [theirs + 1], "{before}");
+    }
+}
+
+#[tokio::test]
 async fn an_empty_first_snapshot_that_others_built_on_stays() {
     for above_is_ours in [true, false] {
         let log = table().await;
