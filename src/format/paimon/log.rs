@@ -242,7 +242,13 @@ impl PaimonLog {
                 }
             };
             let found = if at == id { bytes.cloned() } else { self.snapshot_again(at).await? };
-            let Some(found) = found else { return Ok(gone("is gone")) };
+            let Some(found) = found else {
+                // What is right above may itself lie in a slot that had been emptied (another user's; ours was looked at): then what was
+                // there, and above it, was not seen.
+                let seen = !is_floor || at + 1 >= id || self.stands(at + 1).await?;
+                let why = format!("snapshot {at} is gone, and {} fell into a slot that expiry had emptied", at + 1);
+                return Ok(if seen { gone("is gone") } else { Landed::Unknown(why) });
+            };
             let sha256 = Digest::of(&found);
             if is_floor && floor.and_then(|f| f.sha256).is_none_or(|s| s == sha256) {
                 return Ok(Landed::None); // its bytes are those that the checkpoint speaks of, so what it says of the user holds
@@ -266,7 +272,17 @@ impl PaimonLog {
             }
             at -= 1;
         }
+        if id > 1 && !self.stands(1).await? {
+            return Ok(Landed::Unknown("snapshot 1 fell into a slot that expiry had emptied".to_owned()));
+        }
         Ok(Landed::None)
+    }
+
+    /// Is snapshot `id`, which is not the newest, in history?
+    async fn stands(&self, id: u64) -> Result<bool> {
+        let Some(bytes) = self.snapshot_bytes(id).await? else { return Ok(false) };
+        let snapshot = self.decode(&bytes, id)?;
+        Ok(self.is_built_on(id + 1, &snapshot, Digest::of(&bytes)).await? == Some(true))
     }
 
     /// A snapshot's bytes; if they are not there, once more after listing.

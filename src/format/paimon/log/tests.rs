@@ -293,6 +293,28 @@ async fn says_no_base(log: &PaimonLog, id: u64) {
 }
 
 #[tokio::test]
+async fn a_strangers_snapshot_in_our_expired_slot_does_not_pass_for_history() {
+    for floor_at in [0, 2] {
+        let log = table().await;
+        for i in 0..floor_at {
+            commit(&log, &one("other", i + 1)).await;
+        }
+        let h = head(&log).await;
+        let floor = h.floor();
+        let stray = log.stage(&h, &one("stranger", 1), &mut Work::default()).await.unwrap();
+        commit(&log, &one("u", 1)).await;
+        commit(&log, &one("other", 9)).await;
+        let ours = u64::try_from(floor_at).unwrap() + 1;
+        for id in 1..=ours {
+            remove(&log, id).await;
+        }
+        assert!(publish_staged(&log, &stray).await);
+        let found = landed(&log, "u", Some(&floor)).await;
+        assert!(matches!(&found, Landed::Unknown(why) if why.contains("fell into a slot")), "{found:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_walk_takes_a_snapshot_in_an_expired_slot_for_missing() {
     for above_is_ours in [true, false] {
         let log = table().await;
