@@ -5,8 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use lakeward::env::Rule;
-use lakeward::sim::explore::{Budget, Prepared, Replay, Scenario, Schedule};
+use lakeward::sim::drivers::Replay;
+use lakeward::sim::explore::Prepared;
 use lakeward::sim::families::{self, Family, Form, How, Tally};
+use lakeward::sim::scenario::{Budget, Scenario, Schedule};
 
 const HELP: &str = "\
 Crashes simulated pipelines everywhere and looks whether any row is lost or doubled.

@@ -1,16 +1,16 @@
 //! The explorer: polls every process until all wait, then a [`Driver`] picks what happens next, and the oracle looks after each change.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::env::Rule;
 use crate::error::{Error, Kind};
+use crate::sim::drivers::Usual;
 use crate::sim::effect::{Effect, Op};
 use crate::sim::oracle::reader::{Cache, Row, RowColumns};
 use crate::sim::oracle::{Config, Oracle, TableConfig, Violation};
 use crate::sim::outside::{self, Outside};
 use crate::sim::process::{CHAIN, DEAD, PIPELINE, Process, Setup};
+use crate::sim::scenario::{Budget, Ended, Fault, Scenario, Seen};
 use crate::sim::source::{is_broken, offset_of};
 use crate::sim::store::{Answer, Ask, Objects, hash128};
 use crate::stream::coordinator::Report;
@@ -19,35 +19,6 @@ use crate::stream::coordinator::Report;
 const CALLS: u64 = 3000;
 /// More lives than this in one place mean that a pipeline cannot be brought to its end.
 const LIVES: usize = 12;
-
-/// What can become of a call besides taking effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Fault {
-    /// Answered 503; no effect.
-    Refused,
-    /// Takes effect; the answer gets lost.
-    AnswerLost,
-    /// The answer is a time-out; the request waits somewhere and takes effect later, or never.
-    Late,
-    /// A create is answered 409 or 412; no effect.
-    SaysTaken,
-    /// The process dies; no effect. (Dying after the call is dying before the next one.)
-    Dies,
-    /// The process dies; the request waits somewhere and takes effect later, or never.
-    DiesLate,
-}
-
-impl Fault {
-    const ALL: [Fault; 6] = [Fault::Refused, Fault::AnswerLost, Fault::Late, Fault::SaysTaken, Fault::Dies, Fault::DiesLate];
-
-    fn fits(self, ask: &Ask) -> bool {
-        match self {
-            Fault::Refused | Fault::Dies => true,
-            Fault::AnswerLost | Fault::Late | Fault::DiesLate => !ask.reads(),
-            Fault::SaysTaken => matches!(ask, Ask::Put { create: true, .. }),
-        }
-    }
-}
 
 /// One thing that may happen next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,55 +31,6 @@ enum Move {
     Land(usize),
     /// Another engine does something to a table.
     Outside(Outside, &'static str),
-}
-
-/// How much may go wrong in one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Budget {
-    /// Calls of which something else becomes.
-    pub faults: u8,
-    /// Times that a process is left waiting although it could go on.
-    pub preemptions: u8,
-    /// Things that other engines do.
-    pub outside: u8,
-}
-
-impl Budget {
-    fn covers(self, other: Budget) -> bool {
-        self.faults >= other.faults && self.preemptions >= other.preemptions && self.outside >= other.outside
-    }
-}
-
-/// A pipeline and what may happen to it.
-#[derive(Clone, Debug)]
-pub struct Scenario {
-    /// Its name in schedules.
-    pub name: String,
-    /// Lives that ran before, without trouble; some were killed when a certain object had been written.
-    pub before: Vec<Before>,
-    /// The processes; each is started again when it dies.
-    pub slots: Vec<Setup>,
-    /// The life after all, without trouble.
-    pub last: Setup,
-    /// How much may go wrong.
-    pub budget: Budget,
-    /// What other engines may do.
-    pub outside: Vec<Outside>,
-    /// May a start end with `Data`, because what it needs to know is gone?
-    pub data_allowed: bool,
-    /// Are calls on fresh names choice points too?
-    pub every_call: bool,
-    /// The rules that are switched off.
-    pub broken: BTreeSet<Rule>,
-}
-
-/// A life that ran before.
-#[derive(Clone, Debug, Default)]
-pub struct Before {
-    /// What it was told to do.
-    pub setup: Setup,
-    /// It was killed when it had written the object with this key; none: it ended.
-    pub until: Option<&'static str>,
 }
 
 /// Picks what happens.
@@ -135,94 +57,6 @@ impl Choices<'_> {
     /// What decides how a run can go on, and how much may still go wrong in it.
     pub fn state(&self) -> (u128, Budget) {
         (self.run.state(), self.run.budget)
-    }
-}
-
-/// The choices of one run that were not the usual one: which branching, which move.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Schedule(pub BTreeMap<usize, usize>);
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: Vec<String> = self.0.iter().map(|(at, choice)| format!("{at}:{choice}")).collect();
-        f.write_str(if parts.is_empty() { "-".to_owned() } else { parts.join(".") }.as_str())
-    }
-}
-
-impl Budget {
-    /// Faults, preemptions, outside: `1.3.0`. With the schedule it tells a run.
-    pub fn parse(text: &str) -> Option<Budget> {
-        let mut parts = text.split('.').map(|p| p.parse().ok());
-        Some(Budget { faults: parts.next()??, preemptions: parts.next()??, outside: parts.next()?? })
-    }
-}
-
-impl fmt::Display for Budget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.faults, self.preemptions, self.outside)
-    }
-}
-
-impl Schedule {
-    /// Reads the text form.
-    pub fn parse(text: &str) -> Option<Schedule> {
-        if text == "-" {
-            return Some(Schedule::default());
-        }
-        let pair = |part: &str| {
-            let (at, choice) = part.split_once(':')?;
-            Some((at.parse().ok()?, choice.parse().ok()?))
-        };
-        text.split('.').map(pair).collect::<Option<BTreeMap<_, _>>>().map(Schedule)
-    }
-}
-
-/// How one run ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// Every row once, every invariant kept.
-    Well,
-    /// Stopped by the driver: what follows was seen before.
-    Cut,
-    /// Not.
-    Violated(Violation),
-}
-
-/// Things that happened, so that a test can ask for them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Lives that ended as fenced.
-    pub fenced: u64,
-    /// Lives that stopped with `Data`.
-    pub data: u64,
-    /// Lives that died.
-    pub died: u64,
-    /// Late requests that took effect.
-    pub landed_late: u64,
-    /// Late creates of a snapshot that took effect when their process was dead or had gone on.
-    pub late_snapshots: u64,
-    /// Snapshots that other engines removed.
-    pub expired: u64,
-    /// Snapshots of ours that were removed again because they had fallen into an expired slot.
-    pub dead_snapshots: u64,
-    /// Checkpoints created.
-    pub checkpoints: u64,
-    /// Snapshots published by us.
-    pub snapshots: u64,
-}
-
-impl Seen {
-    /// Adds up.
-    pub fn add(&mut self, other: &Seen) {
-        self.fenced += other.fenced;
-        self.data += other.data;
-        self.died += other.died;
-        self.landed_late += other.landed_late;
-        self.late_snapshots += other.late_snapshots;
-        self.expired += other.expired;
-        self.dead_snapshots += other.dead_snapshots;
-        self.checkpoints += other.checkpoints;
-        self.snapshots += other.snapshots;
     }
 }
 
@@ -296,15 +130,6 @@ fn add_table(config: &mut Config, name: &str, columns: RowColumns, rows: Vec<Row
 fn rows(setup: &Setup, keep: impl Fn(&str, u64) -> bool) -> Vec<Row> {
     let all = setup.input.iter().flat_map(|(s, n)| (0..*n).map(|i| (*s, offset_of(i))));
     all.filter(|(s, o)| keep(s, *o)).map(|(s, o)| (s.to_owned(), i64::try_from(o).unwrap_or(i64::MAX))).collect()
-}
-
-/// Always the usual move.
-pub struct Usual;
-
-impl Driver for Usual {
-    fn choose(&mut self, _: &Choices<'_>) -> Option<usize> {
-        Some(0)
-    }
 }
 
 /// A request that waits somewhere.
@@ -680,160 +505,4 @@ fn name(slot: usize) -> char {
 /// Is it a name that only its writer knows until a published object names it? Calls on such names commute with everything.
 fn is_fresh(key: &str) -> bool {
     key.contains("/manifest/") || key.contains("/bucket-")
-}
-
-// ---- drivers ---------------------------------------------------------------------------------------------------------------------------
-
-/// Every schedule, depth first; what was seen with at least this budget is not gone through again.
-#[derive(Default)]
-pub struct Depth {
-    path: Vec<(usize, usize)>,
-    at: usize,
-    seen: HashMap<u128, Vec<Budget>>,
-    merge: bool,
-}
-
-impl Depth {
-    /// Merging states that were seen, or going through everything.
-    pub fn new(merge: bool) -> Depth {
-        Depth { merge, ..Depth::default() }
-    }
-    /// The next schedule; false: there is none.
-    pub fn advance(&mut self) -> bool {
-        self.at = 0;
-        while let Some((choice, count)) = self.path.pop() {
-            if choice + 1 < count {
-                self.path.push((choice + 1, count));
-                return true;
-            }
-        }
-        false
-    }
-    /// What this run chose.
-    pub fn schedule(&self) -> Schedule {
-        Schedule(self.path.iter().enumerate().filter(|(_, (c, _))| *c > 0).map(|(i, (c, _))| (i, *c)).collect())
-    }
-    /// How many states were seen.
-    pub fn states(&self) -> usize {
-        self.seen.len()
-    }
-}
-
-impl Driver for Depth {
-    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
-        if let Some((choice, _)) = self.path.get(self.at) {
-            self.at += 1;
-            return Some(*choice);
-        }
-        if self.merge {
-            let (state, budget) = at.state();
-            let known = self.seen.entry(state).or_default();
-            if known.iter().any(|b| b.covers(budget)) {
-                return None;
-            }
-            known.retain(|b| !budget.covers(*b));
-            known.push(budget);
-        }
-        self.path.push((0, at.count()));
-        self.at += 1;
-        Some(0)
-    }
-}
-
-/// Follows a schedule.
-#[derive(Default)]
-pub struct Replay {
-    /// What to choose.
-    pub schedule: Schedule,
-    at: usize,
-}
-
-impl Replay {
-    /// Of this schedule.
-    pub fn of(schedule: Schedule) -> Replay {
-        Replay { schedule, at: 0 }
-    }
-}
-
-impl Driver for Replay {
-    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
-        let choice = self.schedule.0.get(&self.at).copied().unwrap_or(0);
-        self.at += 1;
-        Some(choice.min(at.count() - 1))
-    }
-}
-
-/// By a seed: mostly the usual move.
-pub struct Seeded {
-    dice: u64,
-    /// One in so many choices is not the usual one.
-    one_in: u64,
-    at: usize,
-    chosen: Schedule,
-}
-
-impl Seeded {
-    /// Of this seed.
-    pub fn of(seed: u64, one_in: u64) -> Seeded {
-        Seeded { dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, one_in, at: 0, chosen: Schedule::default() }
-    }
-    /// What this run chose.
-    pub fn schedule(&self) -> Schedule {
-        self.chosen.clone()
-    }
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        (self.dice >> 11) % sides
-    }
-}
-
-impl Driver for Seeded {
-    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
-        let index = self.at;
-        self.at += 1;
-        if self.roll(self.one_in) > 0 {
-            return Some(0);
-        }
-        let choice = usize::try_from(self.roll(at.count() as u64)).unwrap_or(0);
-        if choice > 0 {
-            self.chosen.0.insert(index, choice);
-        }
-        Some(choice)
-    }
-}
-
-/// Takes the moves with these labels, in this order; the usual one until then.
-pub struct Script {
-    steps: Vec<(Option<String>, String)>,
-    next: usize,
-}
-
-impl Script {
-    /// Each step is a label (`late: create one/snapshot/snapshot-2`), taken as soon as it is offered; or `USUAL | LABEL`: taken when the
-    /// usual move has the label USUAL.
-    pub fn of(steps: &[&str]) -> Script {
-        let step = |text: &&str| match text.split_once(" | ") {
-            Some((usual, label)) => (Some(usual.to_owned()), label.to_owned()),
-            None => (None, (*text).to_owned()),
-        };
-        Script { steps: steps.iter().map(step).collect(), next: 0 }
-    }
-    /// The first step that was never taken.
-    pub fn left(&self) -> Option<&str> {
-        self.steps.get(self.next).map(|(_, label)| label.as_str())
-    }
-}
-
-impl Driver for Script {
-    fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
-        let Some((usual, label)) = self.steps.get(self.next) else { return Some(0) };
-        if usual.as_ref().is_some_and(|usual| at.label(0) != *usual) {
-            return Some(0);
-        }
-        let found = (0..at.count()).find(|i| at.label(*i) == *label);
-        self.next += usize::from(found.is_some());
-        Some(found.unwrap_or(0))
-    }
 }

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::env::Rule;
-use crate::sim::explore::{Before, Budget, Depth, Ended, Prepared, Replay, Scenario, Schedule, Seeded, Seen};
+use crate::sim::drivers::{Depth, Replay, Seeded};
+use crate::sim::explore::Prepared;
 use crate::sim::oracle::Violation;
 use crate::sim::outside::Outside;
 use crate::sim::process::{Setup, SimSink, every};
+use crate::sim::scenario::{Before, Budget, Ended, Scenario, Schedule, Seen};
 use crate::stream::StartOptions;
 use crate::stream::coordinator::AtEnd;
 use crate::stream::decide::Asked;

@@ -3,6 +3,7 @@
 //! The production chain, coordinator, commit loop, log and uploads run here unchanged, on a store whose every call waits until the explorer
 //! says what becomes of it. Besides, for tests only, `model`: the protocol as a finite model that calls the production decisions.
 
+pub mod drivers;
 pub mod effect;
 pub mod explore;
 pub mod families;
@@ -11,6 +12,7 @@ mod model;
 pub mod oracle;
 pub mod outside;
 pub mod process;
+pub mod scenario;
 pub mod source;
 pub mod store;
 pub mod world;

@@ -1,9 +1,11 @@
 //! Schedules by name, small families whole, and the teeth.
 
-use crate::sim::explore::{Budget, Ended, Prepared, Scenario, Script, Seen};
+use crate::sim::drivers::{Replay, Script, Seeded};
+use crate::sim::explore::Prepared;
 use crate::sim::families::{self, Family, Form, by_name};
 use crate::sim::oracle::Violation;
 use crate::sim::outside::Outside;
+use crate::sim::scenario::{Budget, Ended, Scenario, Schedule, Seen};
 
 /// Runs a scenario by a script, every step of which must be taken.
 #[track_caller]
@@ -191,11 +193,11 @@ fn the_same_schedule_gives_the_same_calls() {
     let scenario = by_name("seeded-zombie").unwrap();
     let prepared = Prepared::new(&scenario).unwrap();
     for seed in 1..6 {
-        let mut seeded = crate::sim::explore::Seeded::of(seed, 9);
+        let mut seeded = Seeded::of(seed, 9);
         let (_, seen, trace) = prepared.run(&mut seeded, true);
         let text = seeded.schedule().to_string();
-        let schedule = crate::sim::explore::Schedule::parse(&text).unwrap();
-        let (_, again, retrace) = prepared.run(&mut crate::sim::explore::Replay::of(schedule), true);
+        let schedule = Schedule::parse(&text).unwrap();
+        let (_, again, retrace) = prepared.run(&mut Replay::of(schedule), true);
         assert_eq!((seen, trace), (again, retrace), "{text}");
     }
 }
