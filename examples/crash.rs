@@ -14,7 +14,8 @@ const HELP: &str = "\
 Crashes simulated pipelines everywhere and looks whether any row is lost or doubled.
 
   crash short                            what CI runs
-  crash long                             everything; optimised, minutes to an hour
+  crash long                             everything; optimised, half an hour
+  crash deep                             larger budgets, two processes with 3 preemptions and 1 fault among them; hours
   crash run SCENARIO...                  these, in their long form
   crash list                             names of scenarios and rules
   crash teeth [RULE...]                  each rule of the protocol switched off: which families notice
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     match words[..] {
         ["short"] => table(jobs(families::all(Form::Short))),
         ["long"] => table(jobs(families::all(Form::Long))),
+        ["deep"] => table(jobs(families::all(Form::Deep))),
         ["run", ref names @ ..] => {
             let some = jobs(families::all(Form::Long)).into_iter().filter(|j| names.contains(&j.scenario.name.as_str()));
             table(

@@ -320,29 +320,32 @@ pub fn unreduced() -> [Scenario; 2] {
 pub enum Form {
     /// In every CI run, unoptimised: minutes.
     Short,
-    /// By hand, optimised.
+    /// By hand, optimised: half an hour.
     Long,
+    /// By hand, optimised: two processes with three preemptions and one fault, hours.
+    Deep,
 }
 
 /// All families.
 pub fn all(form: Form) -> Vec<Family> {
-    let long = form == Form::Long;
-    let pick = |short, more| if long { more } else { short };
-    let mut families = vec![singles()];
-    if long {
-        families.push(doubles());
+    match form {
+        Form::Short => {
+            vec![singles(), interleavings(0, 2), interleavings_by_seed(500), expiry(0, 3), expiry_of_pairs(1, 1), unpinned(0, 3)]
+        }
+        Form::Long => vec![
+            singles(),
+            doubles(),
+            interleavings(0, 3),
+            Family { name: "two processes, one fault", ..interleavings(1, 2) },
+            interleavings_by_seed(20_000),
+            expiry(1, 2),
+            Family { name: "expiry, three acts", ..expiry(0, 3) },
+            expiry_of_pairs(2, 1),
+            unpinned(1, 2),
+            Family { name: "pins removed, three acts", ..unpinned(0, 3) },
+        ],
+        Form::Deep => vec![interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2, 2), unpinned(1, 3)],
     }
-    families.push(interleavings(0, pick(2, 3)));
-    if long {
-        families.push(Family { name: "two processes, one fault", ..interleavings(1, 3) });
-    }
-    families.extend([
-        interleavings_by_seed(if long { 100_000 } else { 500 }),
-        expiry(pick(0, 1), 3),
-        expiry_of_pairs(pick(1, 2), pick(1, 2)),
-        unpinned(pick(0, 1), 3),
-    ]);
-    families
 }
 
 /// All scenarios by name, for replays.

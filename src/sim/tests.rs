@@ -205,7 +205,7 @@ fn the_same_schedule_gives_the_same_calls() {
 
 #[test]
 fn every_scenario_can_be_named_and_is_named_once() {
-    for form in [Form::Short, Form::Long] {
+    for form in [Form::Short, Form::Long, Form::Deep] {
         for scenario in families::all(form).into_iter().flat_map(|f| f.scenarios) {
             assert!(by_name(&scenario.name).is_some(), "{}", scenario.name);
         }
