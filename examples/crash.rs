@@ -8,7 +8,7 @@ use lakeward::env::Rule;
 use lakeward::sim::drivers::Replay;
 use lakeward::sim::explore::Prepared;
 use lakeward::sim::families::{self, Family, Form, How, Tally};
-use lakeward::sim::scenario::{Budget, Scenario, Schedule};
+use lakeward::sim::scenario::{Budget, Ended, Scenario, Schedule};
 
 const HELP: &str = "\
 Crashes simulated pipelines everywhere and looks whether any row is lost or doubled.
@@ -16,7 +16,7 @@ Crashes simulated pipelines everywhere and looks whether any row is lost or doub
   crash short                            what CI runs
   crash long                             everything; optimised, half an hour
   crash deep                             larger budgets, two processes with 3 preemptions and 1 fault among them; hours
-  crash run SCENARIO...                  these, in their long form
+  crash run SCENARIO...                  these, in each of their long forms; minutes each
   crash list                             names of scenarios and rules
   crash teeth [RULE...]                  each rule of the protocol switched off: which families notice
   crash replay SCENARIO SCHEDULE         one run, call by call
@@ -91,10 +91,22 @@ fn usage(text: &str) -> ExitCode {
 
 fn replay(scenario: &Scenario, schedule: Schedule) -> ExitCode {
     match Prepared::new(scenario) {
-        Err(v) => println!("in the lives before: {v}"),
+        Err(v) => {
+            println!("in the lives before: {v}");
+            return ExitCode::from(3);
+        }
         Ok(prepared) => {
-            let (ended, _, trace) = prepared.run(&mut Replay::of(schedule), true);
-            println!("{}\n{ended:?}", trace.join("\n"));
+            let mut replay = Replay::of(schedule);
+            let (ended, _, trace) = prepared.run(&mut replay, true);
+            println!("{}", trace.join("\n"));
+            if let Some(at) = replay.misfit() {
+                return usage(&format!("the schedule is of another run: at choice point {at} there is no such move"));
+            }
+            if let Ended::Violated(violation) = ended {
+                println!("{violation}");
+                return ExitCode::from(3);
+            }
+            println!("well: every row once, every invariant kept");
         }
     }
     ExitCode::SUCCESS

@@ -110,13 +110,13 @@ pub(crate) struct IngestArgs {
     /// Instead of a pipeline file: the table, created with inferred columns unless it exists. Checkpoints go to `_checkpoints` beside it
     #[arg(long, value_name = "LOCATION", requires = "from")]
     pub(crate) to: Option<String>,
-    /// Print the plan, the schema and the first five rows; write nothing
-    #[arg(long)]
+    /// Print the plan, the schema and the first five rows; write nothing. Not for a start that goes back or takes over
+    #[arg(long, conflicts_with_all = ["rewind", "abandon", "resolve", "adopt", "forget", "drop_sink"])]
     pub(crate) dry_run: bool,
     /// Override a key of the pipeline, as in sinks.0.location=/lake/orders (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) set: Vec<String>,
-    /// Go back to checkpoint K: rows after it are read and written again
+    /// Go back to checkpoint K. The table is not rolled back: rows that landed after K are read and written again, and are there twice
     #[arg(long, value_name = "K", conflicts_with = "abandon")]
     pub(crate) rewind: Option<u64>,
     /// Give up the pending checkpoint N: where it landed its rows stay, elsewhere its input is read again, nothing twice

@@ -76,18 +76,29 @@ pub struct Replay {
     /// What to choose.
     pub schedule: Schedule,
     at: usize,
+    misfit: Option<usize>,
 }
 
 impl Replay {
     /// Of this schedule.
     pub fn of(schedule: Schedule) -> Replay {
-        Replay { schedule, at: 0 }
+        Replay { schedule, at: 0, misfit: None }
+    }
+}
+
+impl Replay {
+    /// The first choice of the schedule that the run did not offer: then it is the schedule of another run.
+    pub fn misfit(&self) -> Option<usize> {
+        self.misfit.or_else(|| self.schedule.0.range(self.at..).next().map(|(at, _)| *at))
     }
 }
 
 impl Driver for Replay {
     fn choose(&mut self, at: &Choices<'_>) -> Option<usize> {
         let choice = self.schedule.0.get(&self.at).copied().unwrap_or(0);
+        if choice >= at.count() {
+            self.misfit.get_or_insert(self.at);
+        }
         self.at += 1;
         Some(choice.min(at.count() - 1))
     }

@@ -164,6 +164,10 @@ struct Run<'p> {
     stopped_with_data: bool,
     /// See [`Before::until`].
     until: Option<&'static str>,
+    /// Choice points so far.
+    choices: usize,
+    /// Where the next move was chosen, and which it was.
+    mark: Option<(usize, usize)>,
 }
 
 impl<'p> Run<'p> {
@@ -184,6 +188,8 @@ impl<'p> Run<'p> {
             outside: 0,
             stopped_with_data: false,
             until: None,
+            choices: 0,
+            mark: None,
         }
     }
 
@@ -234,10 +240,10 @@ impl<'p> Run<'p> {
             let chosen = if moves.len() == 1 {
                 usual
             } else {
-                match driver.choose(&Choices { run: self, moves: &moves }) {
-                    Some(i) => moves.get(i).cloned().unwrap_or(usual),
-                    None => return Ok(false),
-                }
+                let Some(i) = driver.choose(&Choices { run: self, moves: &moves }) else { return Ok(false) };
+                self.mark = Some((self.choices, i));
+                self.choices += 1;
+                moves.get(i).cloned().unwrap_or(usual)
             };
             self.make(chosen)?;
         }
@@ -319,7 +325,12 @@ impl<'p> Run<'p> {
     fn make(&mut self, chosen: Move) -> Result<(), Violation> {
         if self.tracing {
             let label = self.label(&chosen);
-            self.say(|| label);
+            let mark = self.mark.take();
+            self.say(|| match mark {
+                Some((at, 0)) => format!("[{at}] {label}"),
+                Some((at, choice)) => format!("[{at}:{choice}] {label}"),
+                None => label,
+            });
         }
         match chosen {
             Move::Go(slot) => {

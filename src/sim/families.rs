@@ -89,7 +89,7 @@ impl Found {
         }
         let broken: Vec<String> = scenario.broken.iter().map(|r| format!(" --without {r:?}")).collect();
         format!(
-            "{text}\n{}\nagain: cargo run --features sim --example crash -- replay {} {}/{}{}",
+            "{text}\n{}\nagain: cargo run --release --features sim --example crash -- replay {} {}/{}{}",
             self.violation,
             self.scenario,
             scenario.budget,
