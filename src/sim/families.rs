@@ -336,7 +336,7 @@ pub fn all(form: Form) -> Vec<Family> {
             singles(),
             doubles(),
             interleavings(0, 3),
-            Family { name: "two processes, one fault", ..interleavings(1, 2) },
+            Family { name: "two processes, one fault", ..interleavings(1, 1) },
             interleavings_by_seed(20_000),
             expiry(1, 2),
             Family { name: "expiry, three acts", ..expiry(0, 3) },
@@ -344,7 +344,7 @@ pub fn all(form: Form) -> Vec<Family> {
             unpinned(1, 2),
             Family { name: "pins removed, three acts", ..unpinned(0, 3) },
         ],
-        Form::Deep => vec![interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2, 2), unpinned(1, 3)],
+        Form::Deep => vec![interleavings(1, 2), interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2, 2), unpinned(1, 3)],
     }
 }
 

@@ -207,10 +207,11 @@ fn a_delayed_put_of_a_snapshot_landing_in_a_slot_that_expiry_has_emptied_changes
     let ids: Vec<i64> = (1..=ROWS.cast_signed()).collect();
     assert_eq!(setting.place.ids(), ids);
     assert_eq!(setting.pypaimon()["distinct"], ROWS);
-    // A new lineage goes on top of it: the rows after checkpoint 1 come again, on purpose.
-    let first = setting.place.checkpoints().into_iter().find(|c| c["seq"] == 1).expect("it is kept");
+    // A new lineage goes on top of it: the rows after an early checkpoint come again, on purpose. (On a slow machine the first are not kept.)
+    let kept = setting.place.checkpoints().into_iter().filter(|c| c["kind"] == "data");
+    let first = kept.min_by_key(|c| c["seq"].as_u64()).expect("some are kept");
     let rows = 2 * ROWS - first["offsets"]["generate"]["offset"].as_u64().unwrap();
-    setting.place.run(&["--rewind", "1"]).with(0);
+    setting.place.run(&["--rewind", &first["seq"].to_string()]).with(0);
     assert_eq!(setting.place.ids().len() as u64, rows);
     assert_eq!(setting.pypaimon()["rows"], rows);
 }
