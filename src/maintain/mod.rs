@@ -69,7 +69,30 @@ async fn pass(store: &Store, footers: bool) -> Result<Pass> {
     files::check(store, &mut found, &there, footers, &mut findings).await?;
     let unreferenced = unreferenced(store, &shape, &there, &found.referenced);
     files::settle_missing(store, found.missing, &mut findings).await?;
+    if history.ids.is_none() && newer.is_empty() {
+        no_snapshot(store, &there, &mut findings);
+    }
     Ok(Pass { history, findings, unreferenced })
+}
+
+/// A manifest list is written only right before its snapshot: old ones without any snapshot say that the snapshots were deleted.
+fn no_snapshot(store: &Store, there: &[crate::store::Entry], findings: &mut Findings) {
+    const HOUR_MS: i64 = 3600 * 1000;
+    let lists = there.iter().filter(|e| e.name.starts_with("manifest/manifest-list-"));
+    let ages: Vec<i64> = lists.map(|e| store.env().now_ms() - e.modified_ms).collect();
+    let count = ages.len();
+    match ages.into_iter().max() {
+        None => findings.note("the table has no snapshot yet"),
+        Some(oldest) if oldest < HOUR_MS => findings.note(format!(
+            "the table has no snapshot, and {count} manifest lists: unless its first commit is at work right now, its snapshots were deleted"
+        )),
+        Some(_) => findings.find(
+            Check::Snapshots,
+            "snapshot".to_owned(),
+            None,
+            format!("there is no snapshot, but there are {count} manifest lists: the snapshots were deleted"),
+        ),
+    }
 }
 
 /// Can an object have this name? One that is read from a damaged manifest may be anything; then there is nothing of it.

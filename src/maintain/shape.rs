@@ -73,6 +73,47 @@ pub(super) fn gaps(ids: &BTreeSet<u64>) -> Vec<u64> {
     missing
 }
 
+/// Is it a data type, as far as its first word goes? Nested ones are objects.
+fn is_type(value: &Value) -> bool {
+    const PLAIN: [&str; 21] = [
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "INTEGER",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "DECIMAL",
+        "NUMERIC",
+        "CHAR",
+        "VARCHAR",
+        "STRING",
+        "BINARY",
+        "VARBINARY",
+        "BYTES",
+        "DATE",
+        "TIME",
+        "TIMESTAMP",
+        "TIMESTAMP_LTZ",
+        "VARIANT",
+    ];
+    const OTHERS: [&str; 6] = ["BLOB", "VECTOR", "ARRAY", "MAP", "MULTISET", "ROW"];
+    let text = if value.is_object() { value["type"].as_str() } else { value.as_str() };
+    let word = text.map(|t| t.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default().to_ascii_uppercase());
+    word.is_some_and(|w| PLAIN.contains(&w.as_str()) || OTHERS.contains(&w.as_str()))
+}
+
+/// A list of names; none at all is an empty one.
+fn strings(json: &Value, key: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("`{key}` is no list of names");
+    match &json[key] {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(all) => all.iter().map(|v| v.as_str().map(str::to_owned).ok_or_else(wrong)).collect(),
+        _ => Err(wrong()),
+    }
+}
+
 struct Parsed {
     partition: Option<Vec<Field>>,
     options: BTreeMap<String, String>,
@@ -103,14 +144,21 @@ impl Parsed {
                     "the field `{name}` has id {id}, above `highestFieldId` {highest}: the next column would get an id that is taken"
                 ));
             }
-            let data_type =
-                field.get("type").filter(|t| t.is_string() || t.is_object()).ok_or_else(|| format!("the field `{name}` has no type"))?;
+            if id < 0 {
+                return Err(format!("the field `{name}` has the id {id}"));
+            }
+            let data_type = field.get("type").unwrap_or(&Value::Null);
+            if !is_type(data_type) {
+                return Err(format!("the field `{name}` has the type {data_type}, which is none of Paimon's"));
+            }
             types.insert(name, data_type);
         }
-        let strings = |key: &str| json[key].as_array().into_iter().flatten().map(|v| v.as_str().unwrap_or_default().to_owned()).collect();
-        let (partition_by, keys): (Vec<String>, Vec<String>) = (strings("partitionKeys"), strings("primaryKeys"));
+        let (partition_by, keys) = (strings(&json, "partitionKeys")?, strings(&json, "primaryKeys")?);
         if let Some(stray) = partition_by.iter().chain(&keys).find(|name| !types.contains_key(name.as_str())) {
             return Err(format!("the key column `{stray}` is not a column"));
+        }
+        if !json["options"].is_null() && !json["options"].is_object() {
+            return Err("`options` is no object".to_owned());
         }
         let mut options = BTreeMap::new();
         for (key, value) in json["options"].as_object().into_iter().flatten() {

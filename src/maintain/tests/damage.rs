@@ -32,6 +32,21 @@ async fn nothing_is_found_in_a_sound_table() {
 }
 
 #[tokio::test]
+async fn a_table_whose_snapshots_were_all_deleted_does_not_pass_for_a_new_one() {
+    let world = World::six().await;
+    for name in ["LATEST", "EARLIEST"] {
+        world.remove(&format!("snapshot/{name}")).await;
+    }
+    for id in 1..=6 {
+        world.remove(&format!("snapshot/snapshot-{id}")).await;
+    }
+    world.remove("tag/tag-two").await;
+    let audit = world.audit().await;
+    let told: Vec<String> = texts(&audit).into_iter().chain(audit.notes().iter().cloned()).collect();
+    assert!(told.iter().any(|t| t.contains("snapshots were deleted")), "{told:?}");
+}
+
+#[tokio::test]
 async fn a_table_without_snapshots_and_a_place_without_a_table_are_told_apart() {
     let world = World::empty();
     let e = crate::maintain::verify::verify(&world.store, false).await.unwrap_err();
@@ -211,6 +226,11 @@ async fn schemas_that_are_missing_garbled_or_say_other_ids_are_found() {
         (json!({"highestFieldId": 0}), "above `highestFieldId` 0"),
         (json!({"partitionKeys": ["q"]}), "the key column `q` is not a column"),
         (json!({"fields": [{"id": 0, "name": "id", "type": "INT"}, {"id": 0, "name": "p", "type": "INT"}]}), "is there twice"),
+        (json!({"fields": [{"id": 0, "name": "id", "type": "SRING"}]}), "`id` has the type \"SRING\", which is none of Paimon's"),
+        (json!({"fields": [{"id": 0, "name": "id", "type": {}}]}), "which is none of Paimon's"),
+        (json!({"fields": [{"id": -5, "name": "id", "type": "INT"}]}), "has the id -5"),
+        (json!({"options": 7}), "`options` is no object"),
+        (json!({"primaryKeys": -1}), "`primaryKeys` is no list of names"),
     ] {
         world.put("schema/schema-0", schema.clone()).await;
         world.edit_json("schema/schema-0", |v| v.as_object_mut().unwrap().extend(edit.as_object().unwrap().clone())).await;
