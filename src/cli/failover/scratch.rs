@@ -50,11 +50,13 @@ impl Scratch {
             let hint = "remove it if it is left of an earlier series, or give another --seed or --dir";
             return Err(Error::invalid("something is there already").at(store.url()).hint(hint));
         }
-        // A child would try for minutes, and nobody would see why.
-        let probe = Store::open(&dir, env, StoreOptions { patience: std::time::Duration::from_secs(5), ..StoreOptions::default() })?;
-        let name = format!("writable-{}", env.uuid());
-        probe.put_new(&name, bytes::Bytes::from_static(b"may be removed")).await?;
-        probe.delete(&name).await?;
+        if store.is_local() {
+            // A child would try for minutes, and nobody would see why. A bucket may be slow and says so itself.
+            let probe = Store::open(&dir, env, StoreOptions { patience: std::time::Duration::from_secs(5), ..StoreOptions::default() })?;
+            let name = format!("writable-{}", env.uuid());
+            probe.put_new(&name, bytes::Bytes::from_static(b"may be removed")).await?;
+            probe.delete(&name).await?;
+        }
         let (pipeline, set) = (args.pipeline.clone(), args.set.clone());
         Ok(Scratch { store, pipeline, set, sinks: file.sinks.len(), dead_letter: file.dead_letter.is_some() })
     }
