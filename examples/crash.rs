@@ -14,7 +14,7 @@ const HELP: &str = "\
 Crashes simulated pipelines everywhere and looks whether any row is lost or doubled.
 
   crash short                            what CI runs
-  crash long                             everything; optimised, half an hour
+  crash long                             everything; optimised, an hour or so
   crash deep                             larger budgets, two processes with 3 preemptions and 1 fault among them; hours
   crash run SCENARIO...                  these, in each of their long forms; minutes each
   crash list                             names of scenarios and rules

@@ -320,7 +320,7 @@ pub fn unreduced() -> [Scenario; 2] {
 pub enum Form {
     /// In every CI run, unoptimised: minutes.
     Short,
-    /// By hand, optimised: half an hour.
+    /// By hand, optimised: an hour or so.
     Long,
     /// By hand, optimised: two processes with three preemptions and one fault, hours.
     Deep,
