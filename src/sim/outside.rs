@@ -21,8 +21,6 @@ pub enum Outside {
     Commit,
     /// Removes all consumers.
     Unpin,
-    /// Takes the newest snapshot away, as a rollback does.
-    RollBack,
 }
 
 fn ids(map: &BTreeMap<String, Bytes>, table: &str) -> Vec<u64> {
@@ -46,7 +44,7 @@ impl Outside {
         let ids = ids(map, table);
         match self {
             Outside::Expire => ids.len() > 1 && pinned(map, table).is_none_or(|p| ids[0] < p),
-            Outside::ExpireAll | Outside::RollBack => ids.len() > 1,
+            Outside::ExpireAll => ids.len() > 1,
             Outside::Commit => map.contains_key(&format!("{table}/schema/schema-0")),
             Outside::Unpin => pinned(map, table).is_some(),
         }
@@ -65,7 +63,6 @@ pub fn make(what: Outside, objects: &mut Objects, table: &str, number: u64) -> V
     match what {
         Outside::Expire => ids.first().map(|id| remove(objects, snapshot(*id), true)).into_iter().collect(),
         Outside::ExpireAll => ids.iter().take(ids.len().saturating_sub(1)).map(|id| remove(objects, snapshot(*id), true)).collect(),
-        Outside::RollBack => ids.last().map(|id| remove(objects, snapshot(*id), false)).into_iter().collect(),
         Outside::Unpin => {
             let prefix = format!("{table}/consumer/");
             let keys: Vec<String> = objects.map.keys().filter(|k| k.starts_with(&prefix)).cloned().collect();

@@ -164,10 +164,6 @@ impl Port {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The calls that wait, oldest first.
-    pub fn waiting(&self) -> Vec<(u64, Ask)> {
-        self.inner().queue.clone()
-    }
     /// The oldest call that waits.
     pub fn first(&self) -> Option<(u64, Ask)> {
         self.inner().queue.first().cloned()

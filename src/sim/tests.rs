@@ -215,7 +215,7 @@ fn every_scenario_can_be_named_and_is_named_once() {
 #[test]
 fn another_engine_does_only_what_it_can() {
     let empty = Default::default();
-    for what in [Outside::Expire, Outside::ExpireAll, Outside::Commit, Outside::Unpin, Outside::RollBack] {
+    for what in [Outside::Expire, Outside::ExpireAll, Outside::Commit, Outside::Unpin] {
         assert!(!what.is_possible(&empty, "one"), "{what:?}");
     }
 }
