@@ -86,14 +86,14 @@ fn push_key(data_type: &DataType, column: &dyn Array, row: usize, key: &mut Vec<
     };
     match data_type {
         DataType::Char(_) | DataType::VarChar(_) | DataType::String => bytes(column.as_string::<i32>().value(row).as_bytes()),
-        DataType::Bytes => bytes(column.as_binary::<i32>().value(row)),
+        DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => bytes(column.as_binary::<i32>().value(row)),
         _ => match scalar_at(data_type, column, row)? {
             Some(Scalar::Bool(v)) => key.push(u8::from(v)),
-            Some(Scalar::Int(v) | Scalar::Timestamp(v)) => key.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::Int(v) | Scalar::Timestamp(v) | Scalar::TimestampNanos(v)) => key.extend_from_slice(&v.to_le_bytes()),
             Some(Scalar::Float(v)) => key.extend_from_slice(&v.to_bits().to_le_bytes()),
             Some(Scalar::Double(v)) => key.extend_from_slice(&v.to_bits().to_le_bytes()),
             Some(Scalar::Decimal(v)) => key.extend_from_slice(&v.to_le_bytes()),
-            Some(Scalar::Date(v)) => key.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::Date(v) | Scalar::Time(v)) => key.extend_from_slice(&v.to_le_bytes()),
             Some(Scalar::String(_) | Scalar::Bytes(_)) | None => {}
         },
     }
@@ -116,15 +116,22 @@ pub(crate) fn scalar_at(data_type: &DataType, array: &dyn Array, row: usize) -> 
         DataType::Double => Scalar::Double(array.as_primitive::<t::Float64Type>().value(row)),
         DataType::Decimal { .. } => Scalar::Decimal(array.as_primitive::<t::Decimal128Type>().value(row)),
         DataType::Char(_) | DataType::VarChar(_) | DataType::String => Scalar::String(array.as_string::<i32>().value(row).to_owned()),
-        DataType::Bytes => Scalar::Bytes(array.as_binary::<i32>().value(row).to_vec()),
+        DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => Scalar::Bytes(array.as_binary::<i32>().value(row).to_vec()),
         DataType::Date => Scalar::Date(array.as_primitive::<t::Date32Type>().value(row)),
         DataType::Timestamp(p) | DataType::TimestampLtz(p) if *p <= 3 => {
             let ms = array.as_primitive::<t::TimestampMillisecondType>().value(row);
             let far = || Error::invalid(format!("the timestamp {ms} ms is out of range")).hint("partition by a column with sane values");
             Scalar::Timestamp(ms.checked_mul(1000).ok_or_else(far)?)
         }
+        DataType::Time(_) => Scalar::Time(array.as_primitive::<t::Time32MillisecondType>().value(row)),
+        DataType::Timestamp(7..) | DataType::TimestampLtz(7..) => {
+            Scalar::TimestampNanos(array.as_primitive::<t::TimestampNanosecondType>().value(row))
+        }
         DataType::Timestamp(_) | DataType::TimestampLtz(_) => {
             Scalar::Timestamp(array.as_primitive::<t::TimestampMicrosecondType>().value(row))
+        }
+        DataType::Array(_) | DataType::Map(..) | DataType::Multiset(_) | DataType::Row(_) => {
+            return Err(Error::invalid(format!("a value of type {data_type} cannot partition a table")).hint("partition by another column"));
         }
     }))
 }

@@ -120,7 +120,7 @@ fn bounds(data_type: &DataType, chunk: &Statistics) -> Option<(Scalar, Scalar)> 
         Statistics::Float(s) => both(s, |v| Some(Scalar::Float(*v))),
         Statistics::Double(s) => both(s, |v| Some(Scalar::Double(*v))),
         Statistics::ByteArray(s) => both(s, |v| match data_type {
-            DataType::Bytes => Some(Scalar::Bytes(v.data().to_vec())),
+            DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => Some(Scalar::Bytes(v.data().to_vec())),
             _ => String::from_utf8(v.data().to_vec()).ok().map(Scalar::String),
         }),
         Statistics::FixedLenByteArray(s) => both(s, |v| big_endian(v.as_bytes()).map(Scalar::Decimal)),
@@ -131,6 +131,8 @@ fn bounds(data_type: &DataType, chunk: &Statistics) -> Option<(Scalar, Scalar)> 
 fn whole(data_type: &DataType, v: i64) -> Option<Scalar> {
     Some(match data_type {
         DataType::Date => Scalar::Date(i32::try_from(v).ok()?),
+        DataType::Time(_) => Scalar::Time(i32::try_from(v).ok()?),
+        DataType::Timestamp(7..) | DataType::TimestampLtz(7..) => Scalar::TimestampNanos(v),
         DataType::Decimal { .. } => Scalar::Decimal(i128::from(v)),
         // A millisecond beyond what microseconds can tell: no bound rather than a wrong one.
         DataType::Timestamp(p) | DataType::TimestampLtz(p) if *p <= 3 => Scalar::Timestamp(v.checked_mul(1000)?),

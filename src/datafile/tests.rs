@@ -138,6 +138,7 @@ fn batch_of(schema: &Schema, rows: &[Row]) -> RecordBatch {
             DataType::Timestamp(_) => Arc::new(whole().collect::<TimestampMicrosecondArray>()),
             DataType::TimestampLtz(3) => Arc::new(whole().collect::<TimestampMillisecondArray>().with_timezone("UTC")),
             DataType::TimestampLtz(_) => Arc::new(whole().collect::<TimestampMicrosecondArray>().with_timezone("UTC")),
+            other => panic!("no values of type {other} here"),
         }
     };
     RecordBatch::try_new(schema.to_arrow(), schema.fields.iter().map(column).collect()).unwrap()

@@ -319,7 +319,7 @@ impl Parser<'_> {
             (DataType::Timestamp(_) | DataType::TimestampLtz(_), Value::Text(_)) => {
                 cast::timestamp(value, None).map(Literal::Moment).map_err(misfit)
             }
-            (DataType::Bytes, _) => wrong(at, format!("column {name} is BYTES, which only is null and is not null are for")),
+            (ty, _) if class(ty).is_none() => wrong(at, format!("column {name} is {ty}, which only is null and is not null are for")),
             _ => {
                 let right = match class(ty) {
                     Some(Class::Number) => "a number, without quotes",
@@ -362,6 +362,6 @@ fn class(ty: &DataType) -> Option<Class> {
         D::String | D::Char(_) | D::VarChar(_) => Some(Class::Text),
         D::Boolean => Some(Class::Bool),
         D::Date | D::Timestamp(_) | D::TimestampLtz(_) => Some(Class::Moment),
-        D::Bytes => None,
+        D::Binary(_) | D::VarBinary(_) | D::Bytes | D::Time(_) | D::Array(_) | D::Map(..) | D::Multiset(_) | D::Row(_) => None,
     }
 }

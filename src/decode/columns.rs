@@ -95,9 +95,13 @@ impl Column {
             DataType::Double => Data::Double(Vec::new()),
             DataType::Decimal { .. } => Data::Decimal(Vec::new()),
             DataType::Char(_) | DataType::VarChar(_) | DataType::String => Data::Text(Vec::new(), Vec::new()),
-            DataType::Bytes => Data::Bytes(Vec::new(), Vec::new()),
+            DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => Data::Bytes(Vec::new(), Vec::new()),
             DataType::Date => Data::Date(Vec::new()),
             DataType::Timestamp(_) | DataType::TimestampLtz(_) => Data::Timestamp(Vec::new()),
+            // Refused by the mapping.
+            DataType::Time(_) | DataType::Array(_) | DataType::Map(..) | DataType::Multiset(_) | DataType::Row(_) => {
+                Data::Int32(Vec::new())
+            }
         };
         Column {
             name: mapping.name.clone(),

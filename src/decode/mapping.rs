@@ -146,7 +146,7 @@ impl fmt::Debug for Mapping {
 impl Mapping {
     /// Understands the columns and checks of one sink. Every mistake is `Invalid`, and says which column and what would be right.
     pub fn build(specs: &[ColumnSpec], checks: &[String], on_new_field: OnNewField, partition_by: &[String]) -> Result<Mapping> {
-        let types = specs.iter().map(|s| DataType::parse(&s.type_text).map_err(|e| e.at(place(&s.name))));
+        let types = specs.iter().map(|s| DataType::parse(&s.type_text).and_then(decodable).map_err(|e| e.at(place(&s.name))));
         let types = types.collect::<Result<Vec<_>>>()?;
         if specs.is_empty() {
             return Err(Error::invalid("a table needs at least one column"));
@@ -206,6 +206,17 @@ fn column(spec: &ColumnSpec, ty: &DataType, nullable: bool, specs: &[ColumnSpec]
     };
     let unit = spec.unit.as_deref().map(|unit| parse_unit(unit, ty, &from)).transpose()?;
     Ok(ColumnMapping { name: spec.name.clone(), data_type: ty.clone(), nullable, from, unit })
+}
+
+/// What records can be decoded into so far.
+fn decodable((ty, nullable): (DataType, bool)) -> Result<(DataType, bool)> {
+    use DataType::*;
+    match ty {
+        Binary(_) | VarBinary(_) | Time(_) | Timestamp(0..=2 | 4..=5 | 7..) | TimestampLtz(0..=2 | 4..=5 | 7..) => {}
+        ref nested if nested.is_nested() => {}
+        _ => return Ok((ty, nullable)),
+    }
+    Err(Error::invalid(format!("records cannot be decoded into {ty} yet")).hint("leave the column out"))
 }
 
 fn parse_unit(text: &str, ty: &DataType, from: &ValueFrom) -> Result<Unit> {

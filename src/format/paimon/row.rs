@@ -89,7 +89,7 @@ fn put(row: &mut Vec<u8>, at: usize, data_type: &DataType, value: &Scalar) -> Re
             let short = &bytes[redundant_sign_bytes(&bytes)..];
             slot = reference(row, short, 16, short.len())?;
         }
-        (T::Timestamp(p) | T::TimestampLtz(p), Scalar::Timestamp(micros)) => {
+        (T::Timestamp(p @ ..=6) | T::TimestampLtz(p @ ..=6), Scalar::Timestamp(micros)) => {
             let millis = micros.div_euclid(1000);
             if *p <= 3 {
                 slot = millis.to_le_bytes();
@@ -99,7 +99,12 @@ fn put(row: &mut Vec<u8>, at: usize, data_type: &DataType, value: &Scalar) -> Re
             }
         }
         (T::Char(_) | T::VarChar(_) | T::String, Scalar::String(v)) => slot = text(row, v.as_bytes())?,
-        (T::Bytes, Scalar::Bytes(v)) => slot = text(row, v)?,
+        (T::Timestamp(7..) | T::TimestampLtz(7..), Scalar::TimestampNanos(nanos)) => {
+            let of_milli = usize::try_from(nanos.rem_euclid(1_000_000)).unwrap_or(0); // 0..=999_999
+            slot = reference(row, &nanos.div_euclid(1_000_000).to_le_bytes(), 8, of_milli)?;
+        }
+        (T::Time(_), Scalar::Time(v)) => slot[..4].copy_from_slice(&v.to_le_bytes()),
+        (T::Binary(_) | T::VarBinary(_) | T::Bytes, Scalar::Bytes(v)) => slot = text(row, v)?,
         _ => return Err(mismatch()),
     }
     row[at..at + 8].copy_from_slice(&slot);
@@ -164,10 +169,17 @@ fn get(row: &[u8], at: usize, data_type: &DataType) -> Result<Scalar> {
                 let bytes: [u8; 8] = area(row, offset, 8)?.try_into().map_err(|_| cut())?;
                 (i64::from_le_bytes(bytes), nanos as i64)
             };
-            Scalar::Timestamp(millis.checked_mul(1000).and_then(|m| m.checked_add(nanos / 1000)).ok_or_else(cut)?)
+            match p {
+                ..=6 => Scalar::Timestamp(millis.checked_mul(1000).and_then(|m| m.checked_add(nanos / 1000)).ok_or_else(cut)?),
+                _ => Scalar::TimestampNanos(millis.checked_mul(1_000_000).and_then(|m| m.checked_add(nanos)).ok_or_else(cut)?),
+            }
         }
         T::Char(_) | T::VarChar(_) | T::String => Scalar::String(String::from_utf8(get_text(row, at, slot)?.to_vec()).map_err(|_| cut())?),
-        T::Bytes => Scalar::Bytes(get_text(row, at, slot)?.to_vec()),
+        T::Binary(_) | T::VarBinary(_) | T::Bytes => Scalar::Bytes(get_text(row, at, slot)?.to_vec()),
+        T::Time(_) => Scalar::Time(i32::from_le_bytes(four)),
+        T::Array(_) | T::Map(..) | T::Multiset(_) | T::Row(_) => {
+            return Err(Error::invalid(format!("a value of type {data_type} in a partition, a key or statistics is not supported")));
+        }
     })
 }
 

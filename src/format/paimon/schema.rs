@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::options::{RawOptions, TABLE_ID, TableOptions};
 use crate::error::{Error, Result};
-use crate::schema::{DataType, Field, Schema};
+use crate::schema::{DataType, Field, Item, Schema};
 
 /// A schema file, decoded and found to be supported.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,7 +87,7 @@ struct WriteField<'a> {
     id: i32,
     name: &'a str,
     #[serde(rename = "type")]
-    data_type: String,
+    data_type: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
 }
@@ -97,11 +97,9 @@ impl TableSchema {
     /// table is, and numbers the columns from 0. `table_id` must be unique.
     pub fn new(columns: &Schema, options: &RawOptions, comment: Option<String>, table_id: &str, time_ms: i64) -> Result<TableSchema> {
         columns.check_new()?;
-        let mut schema = Schema { id: 0, ..columns.clone() };
-        for (field, id) in schema.fields.iter_mut().zip(0..) {
-            field.id = id;
-        }
-        let highest_field_id = schema.fields.last().map_or(-1, |f| f.id);
+        let mut next = 0;
+        let schema = Schema { id: 0, fields: columns.fields.iter().map(|f| f.numbered(&mut next)).collect(), ..columns.clone() };
+        let highest_field_id = next - 1;
         let mut raw_options = options.clone();
         for (key, value) in [("bucket", "-1"), ("file.format", "parquet")] {
             raw_options.entry(key.to_owned()).or_insert_with(|| value.to_owned());
@@ -115,11 +113,7 @@ impl TableSchema {
 
     /// The file's bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let field = |f: &'_ Field| (f.id, f.type_text());
-        let fields = self.schema.fields.iter().map(|f| {
-            let (id, data_type) = field(f);
-            WriteField { id, name: &f.name, data_type, description: f.description.as_deref() }
-        });
+        let fields = self.schema.fields.iter().map(write_field);
         let file = Write {
             version: VERSION,
             id: self.schema.id,
@@ -152,7 +146,7 @@ impl TableSchema {
             return Err(Error::invalid(format!("the table has a primary key ({})", read.primary_keys.join(", ")))
                 .hint("only append tables, without a primary key, can be written yet"));
         }
-        let fields = read.fields.into_iter().map(field).collect::<Result<Vec<_>>>()?;
+        let fields = read.fields.into_iter().map(|f| field(f, 0)).collect::<Result<Vec<_>>>()?;
         let schema = Schema { id, fields, partition_by: read.partition_keys };
         for name in &schema.partition_by {
             let Some(field) = schema.field(name) else {
@@ -172,17 +166,61 @@ impl TableSchema {
     }
 }
 
-fn field(f: ReadField) -> Result<Field> {
+fn write_field(f: &Field) -> WriteField<'_> {
+    WriteField { id: f.id, name: &f.name, data_type: type_json(&f.data_type, f.nullable), description: f.description.as_deref() }
+}
+
+/// A type as schema files have it: text for those without others inside.
+fn type_json(data_type: &DataType, nullable: bool) -> Value {
+    let item = |i: &Item| type_json(&i.data_type, i.nullable);
+    let named = |name: &str| if nullable { name.to_owned() } else { format!("{name} NOT NULL") };
+    match data_type {
+        DataType::Array(element) => json!({"type": named("ARRAY"), "element": item(element)}),
+        DataType::Multiset(element) => json!({"type": named("MULTISET"), "element": item(element)}),
+        DataType::Map(key, value) => json!({"type": named("MAP"), "key": item(key), "value": item(value)}),
+        DataType::Row(fields) => json!({"type": named("ROW"), "fields": fields.iter().map(write_field).collect::<Vec<_>>()}),
+        atomic => Value::String(named(&atomic.to_string())),
+    }
+}
+
+fn field(f: ReadField, depth: usize) -> Result<Field> {
     let column = format!("column `{}`", f.name);
-    let Some(text) = f.data_type.as_str() else {
-        let name = f.data_type.get("type").and_then(Value::as_str).unwrap_or("?");
-        return Err(Error::invalid(format!("the type {name} is not supported")).at(column).hint("nested types cannot be written yet"));
-    };
     if f.default_value.is_some_and(|v| !v.is_null()) {
         return Err(Error::invalid("a default value is not supported").at(column).hint("drop the default value"));
     }
-    let (data_type, nullable): (DataType, bool) = DataType::parse(text).map_err(|e| e.at(column))?;
+    let Item { data_type, nullable } = type_of(&f.data_type, depth).map_err(|e| e.at(column))?;
     Ok(Field { id: f.id, name: f.name, data_type, nullable, description: f.description })
+}
+
+/// Types within each other, at most.
+const DEPTH: usize = 64;
+
+fn type_of(json: &Value, depth: usize) -> Result<Item> {
+    if let Some(text) = json.as_str() {
+        let (data_type, nullable) = DataType::parse(text)?;
+        return Ok(Item { data_type, nullable });
+    }
+    let garbled = || Error::data(format!("`{json}` is no type")).hint(super::DAMAGED);
+    let text = json.get("type").and_then(Value::as_str).ok_or_else(garbled)?;
+    if depth >= DEPTH {
+        return Err(Error::invalid(format!("types lie within each other more than {DEPTH} deep")).hint("flatten the column"));
+    }
+    let inner = |key: &str| json.get(key).ok_or_else(garbled).and_then(|t| type_of(t, depth + 1)).map(Box::new);
+    let (name, nullable) = match text.trim().strip_suffix("NOT NULL") {
+        Some(name) => (name.trim_end(), false),
+        None => (text.trim(), true),
+    };
+    let data_type = match name {
+        "ARRAY" => DataType::Array(inner("element")?),
+        "MULTISET" => DataType::Multiset(inner("element")?),
+        "MAP" => DataType::Map(inner("key")?, inner("value")?),
+        "ROW" => {
+            let fields: Vec<ReadField> = json.get("fields").and_then(|f| Vec::deserialize(f).ok()).ok_or_else(garbled)?;
+            DataType::Row(fields.into_iter().map(|f| field(f, depth + 1)).collect::<Result<_>>()?)
+        }
+        _ => return Err(Error::invalid(format!("the type {name} is not supported")).hint("write to a table without it")),
+    };
+    Ok(Item { data_type, nullable })
 }
 
 /// A per-column option of a column that is not there would be ignored in silence.
@@ -223,6 +261,23 @@ mod tests {
     }
 
     #[test]
+    fn nested_types_survive_and_are_numbered_outer_fields_first() {
+        let nested = Field::parse(0, "n", "ROW<a INT NOT NULL, b ARRAY<ROW<c STRING> NOT NULL>> NOT NULL").unwrap();
+        let map = Field::parse(0, "m", "MAP<STRING NOT NULL, MULTISET<ROW<d TIME(3)>>>").unwrap();
+        let schema = Schema { id: 0, fields: vec![nested, map, Field::parse(0, "z", "INT").unwrap()], partition_by: Vec::new() };
+        let made = TableSchema::new(&schema, &RawOptions::new(), None, "t-1", 0).unwrap();
+        let bytes = made.encode().unwrap();
+        assert_eq!(TableSchema::decode(&bytes, 0).unwrap(), made);
+        let json: Value = serde_json::from_slice(&bytes).unwrap();
+        let inner = json!({"type": "ROW NOT NULL", "fields": [{"id": 3, "name": "c", "type": "STRING"}]});
+        let b = json!({"type": "ARRAY", "element": inner});
+        let fields = json!([{"id": 1, "name": "a", "type": "INT NOT NULL"}, {"id": 2, "name": "b", "type": b}]);
+        assert_eq!(json["fields"][0], json!({"id": 0, "name": "n", "type": {"type": "ROW NOT NULL", "fields": fields}}));
+        assert_eq!((&json["fields"][1]["id"], &json["fields"][2]["id"]), (&json!(4), &json!(6)));
+        assert_eq!(json["highestFieldId"], 6);
+    }
+
+    #[test]
     fn schemas_of_other_writers_are_read() {
         let theirs =
             br#"{"version":3,"id":0,"fields":[{"id":0,"name":"id","type":"BIGINT NOT NULL"},{"id":3,"name":"t","type":"TIMESTAMP_LTZ(6)",
@@ -245,7 +300,8 @@ mod tests {
         for (fields, rest, what) in [
             (id, r#","primaryKeys":["id"]"#, "primary key (id)"),
             (id, r#","options":{"bucket":"4"}"#, "`bucket` = `4`"),
-            (r#"{"id":0,"name":"tags","type":{"type":"ARRAY","element":"INT"}}"#, "", "column `tags`: the type ARRAY"),
+            (r#"{"id":0,"name":"tags","type":{"type":"ARRAY","element":"BLOB"}}"#, "", "column `tags`: the type `BLOB`"),
+            (r#"{"id":0,"name":"v","type":{"type":"VECTOR","element":"FLOAT","length":3}}"#, "", "column `v`: the type VECTOR"),
             (r#"{"id":0,"name":"v","type":"VARIANT"}"#, "", "column `v`: the type `VARIANT`"),
             (r#"{"id":0,"name":"v","type":"INT","defaultValue":"7"}"#, "", "column `v`: a default value"),
         ] {

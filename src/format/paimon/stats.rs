@@ -45,7 +45,8 @@ pub fn encode(schema: &Schema, stats: &[ColumnStats], dense: bool) -> Result<(Ra
     let columns: Vec<(&Field, Option<&ColumnStats>)> =
         schema.fields.iter().map(|f| (f, of(f))).filter(|(_, s)| s.is_some() || !dense).collect();
     // Java compares bytes as signed ones and would skip files by bounds in any other order. It writes none itself, only the null count.
-    let bounded = |f: &Field| f.data_type != DataType::Bytes;
+    let bounded =
+        |f: &Field| !f.data_type.is_nested() && !matches!(f.data_type, DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes);
     let raw = RawStats {
         min: row::encode(columns.iter().map(|(f, s)| (&f.data_type, s.and_then(|s| s.min.as_ref()).filter(|_| bounded(f)))))?,
         max: row::encode(columns.iter().map(|(f, s)| (&f.data_type, s.and_then(|s| s.max.as_ref()).filter(|_| bounded(f)))))?,

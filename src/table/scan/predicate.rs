@@ -7,7 +7,7 @@ use std::str::FromStr;
 use arrow::array::{ArrayAccessor, ArrayRef, AsArray as _, BooleanArray};
 use arrow::compute;
 use arrow::datatypes as t;
-use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
@@ -223,9 +223,17 @@ fn literal(text: &str, data_type: &DataType) -> Result<Scalar, String> {
         DataType::Double => number(&plain).map(Scalar::Double),
         DataType::Decimal { scale, .. } => decimal(&plain, *scale).map(Scalar::Decimal),
         DataType::Char(_) | DataType::VarChar(_) | DataType::String => Some(Scalar::String(plain.clone())),
-        DataType::Bytes => unhex(plain.strip_prefix("0x").unwrap_or(&plain)).map(Scalar::Bytes),
+        DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => {
+            unhex(plain.strip_prefix("0x").unwrap_or(&plain)).map(Scalar::Bytes)
+        }
         DataType::Date => date(&plain).map(Scalar::Date),
-        DataType::Timestamp(_) | DataType::TimestampLtz(_) => timestamp(&plain).map(Scalar::Timestamp),
+        DataType::Time(_) => time(&plain).map(Scalar::Time),
+        DataType::Timestamp(7..) | DataType::TimestampLtz(7..) => {
+            timestamp(&plain).and_then(|t| t.timestamp_nanos_opt()).map(Scalar::TimestampNanos)
+        }
+        DataType::Timestamp(_) | DataType::TimestampLtz(_) => timestamp(&plain).map(|t| Scalar::Timestamp(t.timestamp_micros())),
+        nested if nested.is_nested() => return Err(format!("values of type {nested} cannot be compared")),
+        _ => None,
     };
     value.ok_or_else(bad)
 }
@@ -247,12 +255,19 @@ fn date(text: &str) -> Option<i32> {
     i32::try_from(day.signed_duration_since(NaiveDate::from_ymd_opt(1970, 1, 1)?).num_days()).ok()
 }
 
-/// RFC 3339 or `YYYY-MM-DD HH:MM:SS[.f]` or a date alone, which is its midnight; microseconds.
-fn timestamp(text: &str) -> Option<i64> {
+/// `HH:MM[:SS[.f]]`; milliseconds since midnight, what is finer cut off.
+fn time(text: &str) -> Option<i32> {
+    use chrono::Timelike as _;
+    let time = ["%H:%M:%S%.f", "%H:%M"].iter().find_map(|f| NaiveTime::parse_from_str(text, f).ok())?;
+    i32::try_from(time.num_seconds_from_midnight() * 1000 + time.nanosecond() / 1_000_000).ok()
+}
+
+/// RFC 3339 or `YYYY-MM-DD HH:MM:SS[.f]` or a date alone, which is its midnight.
+fn timestamp(text: &str) -> Option<DateTime<chrono::Utc>> {
     if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
-        return Some(instant.timestamp_micros());
+        return Some(instant.to_utc());
     }
     let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"];
     let time = formats.iter().find_map(|f| NaiveDateTime::parse_from_str(text, f).ok());
-    time.map(|time| time.and_utc().timestamp_micros()).or_else(|| i64::from(date(text)?).checked_mul(86_400_000_000))
+    time.map(|time| time.and_utc()).or_else(|| DateTime::from_timestamp(i64::from(date(text)?).checked_mul(86_400)?, 0))
 }
