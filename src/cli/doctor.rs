@@ -6,6 +6,7 @@ use crate::cli::Failed;
 use crate::cli::args::DoctorArgs;
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::pipelines::here;
+use crate::cli::signals::Signals;
 use crate::env::Env;
 use crate::maintain::doctor::{Check, DoctorOptions, Health, examine};
 use crate::pipeline::location;
@@ -21,7 +22,11 @@ pub(crate) async fn doctor(args: DoctorArgs, output: &mut Output) -> Result<(), 
     let open = || Store::open(&place, &env, StoreOptions { patience: PATIENCE, ..StoreOptions::default() });
     let options = DoctorOptions { racers: args.racers, rounds: args.rounds };
     let mut checks: Vec<Check> = Vec::new();
-    let examined = examine(&open, &options, &mut |check| checks.push(check)).await;
+    let mut signals = Signals::new()?;
+    let stop = async move {
+        let _ = signals.next().await;
+    };
+    let examined = examine(&open, &options, &mut |check| checks.push(check), stop).await;
     // What was seen before a store went away is worth showing.
     let mut rows = output.rows(Columns::new(["check", "result", "detail"]));
     for check in &checks {

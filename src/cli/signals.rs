@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first asks the run to stop; the second, or 25 seconds, ends the process.
+//! SIGINT and SIGTERM: the first asks the run to stop; the second, or 25 seconds, ends the process. The same signal twice at once is one:
+//! `timeout` sends it to the process and to its group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use crate::stream::coordinator::Stop;
 
 /// How long a run may take to finish what is pending. Kubernetes kills after 30 seconds.
 const GRACE: Duration = Duration::from_secs(25);
+/// The same signal again within this time is no second one.
+const ECHO: Duration = Duration::from_millis(200);
 
 /// Runs `work` under the signals. They are watched on another thread: they are obeyed also while `work` computes or hangs in a call.
 pub(crate) async fn watched<T>(env: &Env, logs: &Logs, stop: Stop, work: impl Future<Output = T>) -> Result<T> {
@@ -21,12 +24,14 @@ pub(crate) async fn watched<T>(env: &Env, logs: &Logs, stop: Stop, work: impl Fu
     let (runtime, clock, logs, done) = (tokio::runtime::Handle::current(), env.clone(), logs.clone(), over.0.clone());
     let watch = env.cpu(move || {
         runtime.block_on(async move {
-            tokio::select! { () = done.notified() => return, () = signals.next() => {} }
+            let first = tokio::select! { () = done.notified() => return, signal = signals.next() => signal };
             stop.request();
             tracing::info!("stopping: what is pending and what was read is committed; a second signal ends the process at once");
+            let at = clock.monotonic();
+            let second = async { while signals.next().await == first && clock.monotonic().saturating_sub(at) < ECHO {} };
             let why = tokio::select! {
                 () = done.notified() => return,
-                () = signals.next() => "a second signal came",
+                () = second => "a second signal came",
                 () = clock.sleep(GRACE) => "25 seconds have passed",
             };
             let hint = "nothing is lost and nothing doubled: start again, what is pending is finished first";
@@ -56,8 +61,8 @@ impl Signals {
         Ok(Signals { interrupt: watch(SignalKind::interrupt())?, terminate: watch(SignalKind::terminate())? })
     }
     /// The next of either.
-    pub(crate) async fn next(&mut self) {
-        tokio::select! { _ = self.interrupt.recv() => {}, _ = self.terminate.recv() => {} }
+    pub(crate) async fn next(&mut self) -> SignalKind {
+        tokio::select! { _ = self.interrupt.recv() => SignalKind::interrupt(), _ = self.terminate.recv() => SignalKind::terminate() }
     }
 }
 

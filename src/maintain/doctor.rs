@@ -12,6 +12,9 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::pin;
+
+use futures::future::{Either, select};
 
 use crate::error::{Error, Kind, Result};
 use crate::store::Store;
@@ -77,9 +80,14 @@ impl Check {
 
 /// Tries everything below a directory of its own at the location, tells each check when it is done, and removes what it wrote.
 ///
-/// `open` opens the location; it is called once for each racer, so that none shares a connection with another. A check that fails is no
-/// error. `Invalid`, `Unavailable`: the location cannot be examined at all, or not to the end.
-pub async fn examine(open: &dyn Fn() -> Result<Store>, options: &DoctorOptions, tell: &mut dyn FnMut(Check)) -> Result<()> {
+/// `open` opens the location; it is called once for each racer, so that none shares a connection with another. When `stop` comes, the
+/// examination ends there. A check that fails is no error. `Invalid`, `Unavailable`: the location cannot be examined at all, or not to the end.
+pub async fn examine(
+    open: &dyn Fn() -> Result<Store>,
+    options: &DoctorOptions,
+    tell: &mut dyn FnMut(Check),
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
     if !(2..=256).contains(&options.racers) || options.rounds == 0 {
         return Err(Error::invalid(format!("{} racers in {} rounds make no race", options.racers, options.rounds))
             .hint("take 2 to 256 racers and one round at least"));
@@ -92,8 +100,12 @@ pub async fn examine(open: &dyn Fn() -> Result<Store>, options: &DoctorOptions, 
         reached = true;
         tell(check);
     };
-    let checked = checks(open, &store.child(&dir)?, &dir, options, &mut told).await;
-    if !reached {
+    let own = store.child(&dir)?;
+    let (checked, stopped) = match select(pin!(checks(open, &own, &dir, options, &mut told)), pin!(stop)).await {
+        Either::Left((checked, _)) => (checked, false),
+        Either::Right(_) => (Err(Error::unavailable("stopped before the end").hint("run it again")), true),
+    };
+    if !reached && !stopped {
         return checked; // nothing was written, and a store that is away would be waited for once more
     }
     let cleaned = clean(&store, &dir, &missing).await;

@@ -48,6 +48,8 @@ pub struct StdinSource {
     reading: Option<BoxFuture<'static, Given>>,
     framer: Framer,
     origin: Arc<Origin>,
+    /// Has anything been read?
+    began: bool,
     eof: bool,
 }
 
@@ -64,7 +66,7 @@ impl StdinSource {
     pub fn over(env: Env, options: StdinOptions, input: Box<dyn Read + Send>) -> Self {
         let framer = Framer::at_start(options.framing, options.max_record, 0, 1);
         let origin = Arc::new(Origin { split: SPLIT.into(), name: SPLIT.into(), partition: None, header: None });
-        StdinSource { env, options, input: Some(input), reading: None, framer, origin, eof: false }
+        StdinSource { env, options, input: Some(input), reading: None, framer, origin, began: false, eof: false }
     }
 
     /// More bytes into the framer; false at the deadline.
@@ -95,11 +97,25 @@ impl StdinSource {
                     return Err(Error::unavailable("standard input cannot be read").because(e));
                 }
                 self.eof = bytes.is_empty();
+                if !std::mem::replace(&mut self.began, true) {
+                    refuse_packed(&bytes)?;
+                }
                 self.framer.room(bytes.len()).copy_from_slice(&bytes);
                 Ok(true)
             }
         }
     }
+}
+
+/// Only the names of files say that they are packed; a stream has none.
+fn refuse_packed(bytes: &[u8]) -> Result<()> {
+    let (what, with) = match bytes {
+        [0x1f, 0x8b, ..] => ("gzip", "gunzip"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => ("zstd", "unzstd"),
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(format!("standard input is packed with {what}"))
+        .hint(format!("unpack it on the way: {with} -c FILE | table-cli ...")))
 }
 
 /// What was looked at of the process's standard input, and not read yet.

@@ -718,3 +718,12 @@ fn paths_that_are_no_files_are_invalid() {
     assert!(e.kind() == Kind::Invalid && e.to_string().contains("stdin"), "{e}");
     assert!(FilesSource::new(Env::real(), FilesOptions::new(Path::new("."), Vec::<String>::new(), Framing::Lines)).is_err());
 }
+
+#[tokio::test]
+async fn packed_standard_input_is_named_instead_of_read_as_text() {
+    for (first, name) in [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd")] {
+        let mut source = StdinSource::over(Env::real(), StdinOptions::new(Framing::Lines), Box::new(first));
+        let error = source.poll(Env::real().deadline(Duration::from_secs(5))).await.unwrap_err();
+        assert!(error.kind() == Kind::Invalid && error.message().contains(name), "{error}");
+    }
+}

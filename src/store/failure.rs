@@ -59,6 +59,8 @@ impl Failure {
 fn refusal_hint(text: &str) -> &'static str {
     if missing_bucket(text) {
         "create the bucket or correct the location"
+    } else if text.contains("os error 13") || text.contains("os error 1)") {
+        "let the user that runs this read and write there, or correct the location"
     } else if ["401", "403", "denied", "privileges", "credentials"].iter().any(|word| text.contains(word)) {
         "check the credentials in the environment and what they are allowed to do"
     } else if text.contains("redirect") {
@@ -120,11 +122,13 @@ impl From<object_store::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// For calls whose failure is final as far as the kernel is concerned. A full or read-only disk may come back: tried again.
+    /// For calls whose failure is final as far as the kernel is concerned. A full or read-only disk may come back: tried again. What is not
+    /// allowed stays so until somebody allows it: waiting would only hide that.
     fn from(error: io::Error) -> Self {
         let verdict = match Errno::from_io_error(&error) {
             _ if error.kind() == io::ErrorKind::NotFound => Verdict::Absent,
             Some(Errno::NAMETOOLONG | Errno::LOOP | Errno::ISDIR | Errno::INVAL) => Verdict::Refused,
+            Some(Errno::ACCESS | Errno::PERM) => Verdict::Refused,
             _ if error.kind() == io::ErrorKind::InvalidInput => Verdict::Refused,
             _ => Verdict::Failed,
         };
@@ -135,7 +139,7 @@ impl From<io::Error> for Failure {
 fn disk_hint(text: &str) -> &'static str {
     if text.contains("os error 28") || text.contains("os error 122") {
         "make room on the disk and run it again"
-    } else if text.contains("os error 13") || text.contains("os error 30") {
+    } else if text.contains("os error 30") {
         "make the directory writable and run it again"
     } else if text.contains("os error 20") {
         "a file stands where a directory must be; move it and run it again"

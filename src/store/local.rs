@@ -7,10 +7,12 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use uuid::Uuid;
 
@@ -44,11 +46,13 @@ impl LocalDir {
     }
 
     pub(super) fn get(&self, name: &str) -> Done<Bytes> {
-        fs::read(self.path(name)).map(Bytes::from).map_err(read_failed)
+        let mut bytes = Vec::new();
+        open(&self.path(name)).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(read_failed)?;
+        Ok(Bytes::from(bytes))
     }
 
     pub(super) fn get_range(&self, name: &str, range: Range<u64>) -> Done<Bytes> {
-        let mut file = File::open(self.path(name))?;
+        let mut file = open(&self.path(name))?;
         file.seek(SeekFrom::Start(range.start))?;
         let wanted = range.end.saturating_sub(range.start);
         let mut bytes = Vec::with_capacity(usize::try_from(wanted.min(1 << 30)).unwrap_or_default());
@@ -77,16 +81,17 @@ impl LocalDir {
                 if name.starts_with('.') && name.ends_with(".tmp") {
                     continue;
                 }
-                // Follows symbolic links; what vanished since is not there.
+                // Follows symbolic links; what vanished since is not there, nor is what a link that leads to itself names.
                 let found = match fs::metadata(item.path()) {
                     Ok(found) => found,
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                    Err(e) if Errno::from_io_error(&e) == Some(Errno::LOOP) => continue,
                     Err(e) => return Err(e.into()),
                 };
                 let name = format!("{prefix}{name}");
-                if !found.is_dir() {
+                if found.is_file() {
                     entries.push(Entry { name, size: found.len(), modified_ms: modified_ms(&found) });
-                } else if deep {
+                } else if deep && found.is_dir() {
                     todo.push((item.path(), format!("{name}/")));
                 }
             }
@@ -276,6 +281,12 @@ fn not_ours(e: &io::Error) -> bool {
     matches!(Errno::from_io_error(e), Some(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::INVAL | Errno::OPNOTSUPP))
 }
 
+/// Opens a file to read. A pipe of that name must not be waited for.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    File::options().read(true).custom_flags(flags).open(path)
+}
+
 /// A directory is no object.
 fn read_failed(e: io::Error) -> Failure {
     let absent = e.kind() == io::ErrorKind::IsADirectory;
@@ -300,8 +311,8 @@ fn no_links(e: &io::Error) -> bool {
 fn link_failed(e: io::Error) -> Failure {
     let verdict = match Errno::from_io_error(&e) {
         Some(Errno::EXIST) => Verdict::Exists,
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::ACCESS | Errno::NOENT) => Verdict::Failed,
-        Some(Errno::NAMETOOLONG) => Verdict::Refused,
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::NOENT) => Verdict::Failed,
+        Some(Errno::NAMETOOLONG | Errno::ACCESS) => Verdict::Refused,
         _ => Verdict::Unclear,
     };
     Failure::new(verdict, e)

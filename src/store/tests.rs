@@ -198,8 +198,12 @@ async fn listing_skips_staged_files_and_names_that_are_not_utf8_and_nothing_else
         fs::write(root.path().join(name), "").unwrap();
     }
     std::os::unix::fs::symlink("gone", root.path().join("dangling")).unwrap();
+    std::os::unix::fs::symlink("loop", root.path().join("loop")).unwrap();
+    let pipe = root.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
     let store = local(root.path(), StoreOptions::default());
     assert_eq!(names(&store, "").await, [".hidden", "n", "n.tmp"]);
+    assert_eq!(store.get("pipe").await.unwrap(), Some(bytes("")), "nobody waits for a writer");
 }
 
 /// A store over a script, and what it told about retries.
@@ -301,6 +305,7 @@ const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
 const EPERM: i32 = 1;
+const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 
 #[tokio::test]
@@ -331,6 +336,20 @@ async fn a_full_or_read_only_disk_is_waited_for() {
         let error = store.put_new("d", bytes("x")).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.to_string().contains(root.path().to_str().unwrap()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_allowed_on_disk_is_said_at_once() {
+    for errno in [EACCES, EPERM] {
+        let root = tempfile::tempdir().unwrap();
+        let faulty = Faulty::new(errno, u32::MAX, |op| matches!(op, DiskOp::CreateFile(_)));
+        let store = local(root.path(), faulty.options());
+        let started = std::time::Instant::now();
+        let error = store.put_new("a", bytes("x")).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(started.elapsed() < Duration::from_secs(5), "it was tried again");
+        assert!(error.next_step().is_some_and(|hint| hint.contains("let the user")), "{error}");
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn failover(args: FailoverArgs, output: &mut Output, logs: &Log
     let mut signals = Signals::new()?;
     let mut series = Series::new(&args, &file, seed, scratch, env, logs);
     // The work is dropped before anything is told, and its processes with it.
-    let ended = tokio::select! { ended = series.run() => ended, () = signals.next() => Err(Error::unavailable("stopped by a signal")) };
+    let ended = tokio::select! { ended = series.run() => ended, _ = signals.next() => Err(Error::unavailable("stopped by a signal")) };
     if let Err(error) = ended {
         let left = format!("{}, seed {seed}, {}", series.scratch.dir(), series.report.so_far());
         return Err(error.at(left).into());

@@ -161,7 +161,7 @@ async fn examined(breach: Breach) -> (Vec<Check>, Arc<Bad>) {
     let env = Jumping::env();
     let open = || Ok(Store::over(objects.clone(), Path::from("lake"), "bad://lake", &env, StoreOptions::default()));
     let mut checks = Vec::new();
-    examine(&open, &DoctorOptions::default(), &mut |check| checks.push(check)).await.unwrap();
+    examine(&open, &DoctorOptions::default(), &mut |check| checks.push(check), std::future::pending()).await.unwrap();
     (checks, objects)
 }
 
@@ -213,7 +213,7 @@ async fn a_local_disk_passes_and_a_location_that_was_not_there_is_not_there_afte
     let env = Env::real();
     let open = || Store::open(location.to_str().unwrap(), &env, StoreOptions::default());
     let mut checks = Vec::new();
-    examine(&open, &DoctorOptions { racers: 8, rounds: 10 }, &mut |check| checks.push(check)).await.unwrap();
+    examine(&open, &DoctorOptions { racers: 8, rounds: 10 }, &mut |check| checks.push(check), std::future::pending()).await.unwrap();
     assert_eq!(failed(&checks), [""; 0], "{checks:#?}");
     let names: Vec<_> = checks.iter().map(|c| c.name).collect();
     assert!(names.starts_with(&["file system", "names that are never replaced", "fsync", "write and read"]), "{names:?}");
@@ -227,7 +227,7 @@ async fn a_file_in_the_place_of_the_directory_is_invalid_and_stays() {
     std::fs::write(&location, "mine").unwrap();
     let env = Env::real();
     let open = || Store::open(location.to_str().unwrap(), &env, StoreOptions::default());
-    let error = examine(&open, &DoctorOptions::default(), &mut |_| {}).await.unwrap_err();
+    let error = examine(&open, &DoctorOptions::default(), &mut |_| {}, std::future::pending()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid, "{error}");
     assert_eq!(std::fs::read(&location).unwrap(), b"mine");
 }
@@ -236,7 +236,19 @@ async fn a_file_in_the_place_of_the_directory_is_invalid_and_stays() {
 async fn one_racer_is_no_race() {
     let open = || panic!("nothing is opened");
     for options in [DoctorOptions { racers: 1, rounds: 40 }, DoctorOptions { racers: 16, rounds: 0 }] {
-        let error = examine(&open, &options, &mut |_| {}).await.unwrap_err();
+        let error = examine(&open, &options, &mut |_| {}, std::future::pending()).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
     }
+}
+
+#[tokio::test]
+async fn an_examination_that_is_stopped_leaves_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().to_str().unwrap().to_owned();
+    let open = || Store::open(&place, &Env::real(), StoreOptions::default());
+    let stop = tokio::sync::Notify::new();
+    // After the first check something has been written.
+    let error = examine(&open, &DoctorOptions::default(), &mut |_| stop.notify_one(), stop.notified()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
 }
