@@ -51,7 +51,7 @@ def column(a):
     if pa.types.is_date64(t):
         return [None if v is None else f"day:{v // 86400000}" for v in _integers(a, 64)]
     if pa.types.is_timestamp(t):
-        return [None if v is None else f"us:{to_micros(v, t.unit)}" for v in _integers(a, 64)]
+        return [None if v is None else f"ns:{v}" if t.unit == "ns" else f"us:{to_micros(v, t.unit)}" for v in _integers(a, 64)]
     if pa.types.is_time32(t):
         return [None if v is None else f"time-ms:{v * 1000 // PER_SECOND[t.unit]}" for v in _integers(a, 32)]
     if pa.types.is_time64(t):
@@ -123,7 +123,7 @@ EPOCH = datetime.datetime(1970, 1, 1)
 
 def comparable(text, kind):
     """Text (canonical or as a person writes it) -> a value that sorts as the column does:
-    int, bool, Decimal, float, str, bytes; dates as epoch days, timestamps as epoch microseconds."""
+    int, bool, Decimal, float, str, bytes; dates as epoch days, timestamps as epoch nanoseconds."""
     b = kind.base
     if b == "BOOLEAN":
         return {"true": True, "false": False}[text]
@@ -146,12 +146,12 @@ def comparable(text, kind):
             return int(text[4:])
         return (datetime.date.fromisoformat(text) - EPOCH.date()).days
     if b == "TIMESTAMP":
-        if text.startswith("us:"):
-            return int(text[3:])
+        if text[:3] in ("us:", "ns:"):
+            return int(text[3:]) * (1000 if text.startswith("us:") else 1)
         d = datetime.datetime.fromisoformat(text)
         if d.tzinfo is not None:
             d = d.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-        return (d - EPOCH) // datetime.timedelta(microseconds=1)
+        return (d - EPOCH) // datetime.timedelta(microseconds=1) * 1000
     if b == "TIME":
         return int(text.replace("time-ms:", ""))
     raise ValueError(f"type not handled: {b}")
@@ -206,18 +206,67 @@ class Summary:
         return a
 
 
-def arrow_array(texts, kind, arrow_type):
-    """Canonical texts -> Arrow array of a table's column type."""
-    vals = [None if t is None else comparable(t, kind) for t in texts]
-    if kind.base == "TIMESTAMP":
-        k = PER_SECOND[arrow_type.unit]
+def arrow_type(t):
+    """The Arrow form of a type as schema files have it (text or JSON), as the paimon crate has it: pypaimon's own lacks MULTISET."""
+    if isinstance(t, dict):
+        name = t["type"].split()[0]
+        if name == "ARRAY":
+            return pa.list_(arrow_field("element", t["element"]))
+        if name == "MAP":
+            return pa.map_(arrow_type(t["key"]), arrow_field("value", t["value"]))
+        if name == "MULTISET":
+            return pa.map_(arrow_type(t["element"]), pa.field("value", pa.int32(), False))
+        if name == "ROW":
+            return pa.struct([arrow_field(f["name"], f["type"]) for f in t["fields"]])
+        raise ValueError(f"type not handled: {t}")
+    k = Kind(t)
+    if k.base == "DECIMAL":
+        return pa.decimal128(k.a or 10, k.b or 0)
+    if k.base == "TIMESTAMP":
+        p = 6 if k.a is None else k.a
+        return pa.timestamp("ms" if p <= 3 else "us" if p <= 6 else "ns", "UTC" if k.ltz else None)
+    return {"BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
+            "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(), "CHAR": pa.string(), "VARCHAR": pa.string(),
+            "BYTES": pa.binary(), "BINARY": pa.binary(), "VARBINARY": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms")}[k.base]
 
-        def unit(us):
-            return us * (k // 10**6) if k >= 10**6 else us // (10**6 // k)
 
-        return pa.array([None if v is None else unit(v) for v in vals], pa.int64()).view(arrow_type)
-    if kind.base == "DATE":
-        return pa.array(vals, pa.int32()).view(pa.date32())
-    if kind.base == "TIME":
-        return pa.array(vals, pa.int32()).view(pa.time32("ms")).cast(arrow_type)
-    return pa.array(vals, arrow_type)
+def arrow_field(name, t):
+    return pa.field(name, arrow_type(t), not (t["type"] if isinstance(t, dict) else t).endswith("NOT NULL"))
+
+
+def python_value(v, t):
+    """A canonical value -> what pa.array takes for this Arrow type; temporal ones as their integers."""
+    if v is None:
+        return None
+    if pa.types.is_list(t):
+        return [python_value(x, t.value_type) for x in v]
+    if pa.types.is_map(t):
+        return [(python_value(k, t.key_type), python_value(x, t.item_type)) for k, x in v]
+    if pa.types.is_struct(t):
+        return {f.name: python_value(v[f.name], f.type) for f in t}
+    if pa.types.is_boolean(t):
+        return {"true": True, "false": False}[v]
+    if pa.types.is_integer(t):
+        return int(v)
+    if pa.types.is_float32(t):
+        return comparable(v, Kind("FLOAT"))
+    if pa.types.is_float64(t):
+        return comparable(v, Kind("DOUBLE"))
+    if pa.types.is_decimal(t):
+        return decimal.Decimal(v)
+    if pa.types.is_string(t):
+        return v
+    if pa.types.is_binary(t):
+        return comparable(v, Kind("BYTES"))
+    if pa.types.is_date32(t):
+        return comparable(v, Kind("DATE"))
+    if pa.types.is_timestamp(t):
+        return comparable(v, Kind("TIMESTAMP")) // (10**9 // PER_SECOND[t.unit])
+    if pa.types.is_time(t):
+        return comparable(v, Kind("TIME")) * PER_SECOND[t.unit] // 1000
+    raise ValueError(f"type not handled: {t}")
+
+
+def arrow_array(values, t):
+    """Canonical values -> Arrow array of this type."""
+    return pa.array([python_value(v, t) for v in values], t)

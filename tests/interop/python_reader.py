@@ -28,8 +28,12 @@ def literal(text, kind):
     v = canon.comparable(text, kind)
     if kind.base == "DATE":
         return datetime.date(1970, 1, 1) + datetime.timedelta(days=v)  # OverflowError outside the years 1..9999
+    if kind.base == "TIME":
+        return (canon.EPOCH + datetime.timedelta(milliseconds=v)).time()
     if kind.base == "TIMESTAMP":
-        d = canon.EPOCH + datetime.timedelta(microseconds=v)
+        if v % 1000:
+            raise NotImplementedError("Python's datetime has microseconds")
+        d = canon.EPOCH + datetime.timedelta(microseconds=v // 1000)
         return d.replace(tzinfo=datetime.timezone.utc) if kind.ltz else d
     return v
 
@@ -45,7 +49,7 @@ def answer_rows(q, columns, batches, extra):
     """columns: [(name, type)] in schema order; batches: Arrow data with at least the columns asked for.
     The exact filter is applied again here, and what it drops is reported as `reader_extra`."""
     f = q.get("filter")
-    kinds = {n: Kind(t) for n, t in columns if isinstance(t, str) and "<" not in t}
+    kinds = {n: Kind(t) for n, t in columns if isinstance(t, str) and "<" not in t and "{" not in t}
     wanted = [n for n, _ in columns if not q.get("columns") or n in q["columns"]]
     bound = None
     if f and f[1] not in ("is_null", "is_not_null"):
@@ -58,7 +62,7 @@ def answer_rows(q, columns, batches, extra):
         keep = None
         if f:
             col = canon.column(field(b, f[0]))
-            keep = [canon.keeps(f[1], v, bound, kinds[f[0]]) for v in col]
+            keep = [canon.keeps(f[1], v, bound, kinds.get(f[0])) for v in col]
             dropped += len(keep) - sum(keep)
         count += sum(keep) if keep is not None else b.num_rows
         if q["cmd"] == "count":
@@ -184,9 +188,8 @@ class PyPaimon:
         from pypaimon.schema.data_types import PyarrowFieldParser
 
         table = self.open(q)
-        columns = self.columns(table)
         schema = PyarrowFieldParser.from_paimon_schema(table.table_schema.fields)
-        data = table_of(q["rows"], columns, schema)
+        data = table_of(q["rows"], schema)
         stream = q.get("identifier") is not None
         b = table.new_stream_write_builder() if stream else table.new_batch_write_builder()
         if q.get("overwrite"):
@@ -225,12 +228,18 @@ class PyPaimon:
         return {}
 
 
-def table_of(rows, columns, schema):
+def table_of(rows, schema):
     for r in rows:
-        if len(r) != len(columns):
-            raise ValueError(f"a row has {len(r)} values, the table {len(columns)}")
-    arrays = [canon.arrow_array([r[i] for r in rows], Kind(t), schema.field(i).type) for i, (_, t) in enumerate(columns)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+        if len(r) != len(schema):
+            raise ValueError(f"a row has {len(r)} values, the table {len(schema)}")
+    return pa.Table.from_arrays([canon.arrow_array([r[i] for r in rows], f.type) for i, f in enumerate(schema)], schema=schema)
+
+
+def newest_schema(table):
+    d = f"{table}/schema"
+    n = max(int(f[7:]) for f in os.listdir(d) if f.startswith("schema-") and f[7:].isdigit())
+    with open(f"{d}/schema-{n}", encoding="utf-8") as f:
+        return f.read()
 
 
 class PyPaimonRust:
@@ -242,10 +251,7 @@ class PyPaimonRust:
         warehouse, db = os.path.split(parent)
         if db.endswith(".db"):
             return PaimonCatalog({"warehouse": warehouse}).get_table((db[:-3], name))
-        d = f"{path}/schema"
-        n = max(int(f[7:]) for f in os.listdir(d) if f.startswith("schema-") and f[7:].isdigit())
-        with open(f"{d}/schema-{n}", encoding="utf-8") as f:
-            return Table.from_resolved_schema(path, f.read())
+        return Table.from_resolved_schema(path, newest_schema(path))
 
     @staticmethod
     def columns(q, table):
@@ -281,6 +287,28 @@ class PyPaimonRust:
         s = table.schema()
         return {"columns": [list(c) for c in self.columns(q, table)], "partition": s.partition_keys(),
                 "primary_key": s.primary_keys(), "options": {k: v for k, v in s.options().items() if k != "path"}}
+
+    def append(self, q):
+        table = self.open(q)
+        fields = json.loads(newest_schema(q["table"]))["fields"]
+        data = table_of(q["rows"], pa.schema([canon.arrow_field(f["name"], f["type"]) for f in fields]))
+        stream = q.get("identifier") is not None
+        b = table.new_stream_write_builder() if stream else table.new_batch_write_builder()
+        if q.get("overwrite"):
+            b = b.with_overwrite()
+        if q.get("user"):
+            b = b._with_commit_user(q["user"])
+        w, c = b.new_write(), b.new_commit()
+        for batch in data.to_batches():
+            w.write_arrow(batch)
+        if stream:
+            c.commit(q["identifier"], w.prepare_commit(False, q["identifier"]))
+        else:
+            c.commit(w.prepare_commit())
+        w.close()
+        c.close()
+        s = table.latest_snapshot()
+        return {"snapshot": s.id()} if s else {}
 
     def snapshots(self, q):
         raise NotImplementedError("pypaimon-rust does not tell a snapshot's commit user")

@@ -19,16 +19,20 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.paimon.CoreOptions;
 import org.apache.paimon.Snapshot;
 import org.apache.paimon.consumer.ConsumerManager;
 import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.DataGetters;
 import org.apache.paimon.data.Decimal;
+import org.apache.paimon.data.GenericArray;
+import org.apache.paimon.data.GenericMap;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
@@ -38,11 +42,13 @@ import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.fs.Path;
 import org.apache.paimon.fs.local.LocalFileIO;
 import org.apache.paimon.io.DataFileMeta;
+import org.apache.paimon.options.ConfigOption;
 import org.apache.paimon.options.ExpireConfig;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReaderIterator;
 import org.apache.paimon.schema.Schema;
+import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.schema.SchemaManager;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.core.JsonGenerator;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.JsonNode;
@@ -69,8 +75,10 @@ import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.types.DataTypeRoot;
 import org.apache.paimon.types.DecimalType;
+import org.apache.paimon.types.IntType;
 import org.apache.paimon.types.LocalZonedTimestampType;
 import org.apache.paimon.types.MapType;
+import org.apache.paimon.types.MultisetType;
 import org.apache.paimon.types.RowType;
 import org.apache.paimon.types.TimestampType;
 
@@ -141,6 +149,10 @@ public class Interop {
                 return create(q);
             case "append":
                 return append(q);
+            case "alter":
+                return alter(q);
+            case "options":
+                return options();
             default:
                 throw new IllegalArgumentException("unknown cmd: " + cmd);
         }
@@ -419,10 +431,14 @@ public class Interop {
                 return N.textNode("day:" + r.getInt(i));
             case TIME_WITHOUT_TIME_ZONE:
                 return N.textNode("time-ms:" + r.getInt(i));
-            case TIMESTAMP_WITHOUT_TIME_ZONE:
-                return micros(r.getTimestamp(i, ((TimestampType) t).getPrecision()));
-            case TIMESTAMP_WITH_LOCAL_TIME_ZONE:
-                return micros(r.getTimestamp(i, ((LocalZonedTimestampType) t).getPrecision()));
+            case TIMESTAMP_WITHOUT_TIME_ZONE: {
+                int p = ((TimestampType) t).getPrecision();
+                return moment(r.getTimestamp(i, p), p);
+            }
+            case TIMESTAMP_WITH_LOCAL_TIME_ZONE: {
+                int p = ((LocalZonedTimestampType) t).getPrecision();
+                return moment(r.getTimestamp(i, p), p);
+            }
             case ARRAY: {
                 InternalArray a = r.getArray(i);
                 ArrayNode o = N.arrayNode();
@@ -431,16 +447,10 @@ public class Interop {
                 }
                 return o;
             }
-            case MAP: {
-                InternalMap m = r.getMap(i);
-                ArrayNode o = N.arrayNode();
-                for (int k = 0; k < m.size(); k++) {
-                    ArrayNode e = o.addArray();
-                    e.add(text(m.keyArray(), k, ((MapType) t).getKeyType()));
-                    e.add(text(m.valueArray(), k, ((MapType) t).getValueType()));
-                }
-                return o;
-            }
+            case MAP:
+                return entries(r.getMap(i), ((MapType) t).getKeyType(), ((MapType) t).getValueType());
+            case MULTISET: // how often each element is in it
+                return entries(r.getMap(i), ((MultisetType) t).getElementType(), new IntType(false));
             case ROW: {
                 RowType rt = (RowType) t;
                 InternalRow s = r.getRow(i, rt.getFieldCount());
@@ -455,10 +465,25 @@ public class Interop {
         }
     }
 
-    static JsonNode micros(Timestamp t) {
-        BigInteger us = BigInteger.valueOf(t.getMillisecond()).multiply(BigInteger.valueOf(1000))
-                .add(BigInteger.valueOf(t.getNanoOfMillisecond() / 1000));
-        return N.textNode("us:" + us);
+    static ArrayNode entries(InternalMap m, DataType key, DataType value) {
+        ArrayNode o = N.arrayNode();
+        InternalArray keys = m.keyArray();
+        InternalArray values = m.valueArray();
+        for (int k = 0; k < m.size(); k++) {
+            ArrayNode e = o.addArray();
+            e.add(text(keys, k, key));
+            e.add(text(values, k, value));
+        }
+        return o;
+    }
+
+    /** Microseconds, or nanoseconds where the type has more than six digits. */
+    static JsonNode moment(Timestamp t, int precision) {
+        BigInteger ms = BigInteger.valueOf(t.getMillisecond());
+        if (precision > 6) {
+            return N.textNode("ns:" + ms.multiply(BigInteger.valueOf(1000000)).add(BigInteger.valueOf(t.getNanoOfMillisecond())));
+        }
+        return N.textNode("us:" + ms.multiply(BigInteger.valueOf(1000)).add(BigInteger.valueOf(t.getNanoOfMillisecond() / 1000)));
     }
 
     static String hex(byte[] b) {
@@ -467,6 +492,44 @@ public class Interop {
             s.append(String.format("%02x", x));
         }
         return s.toString();
+    }
+
+    /** JSON as {@link #text} gives it to Paimon's internal value. */
+    static Object value(JsonNode j, DataType t) {
+        if (j.isNull()) {
+            return null;
+        }
+        switch (t.getTypeRoot()) {
+            case ARRAY: {
+                Object[] a = new Object[j.size()];
+                for (int k = 0; k < a.length; k++) {
+                    a[k] = value(j.get(k), ((ArrayType) t).getElementType());
+                }
+                return new GenericArray(a);
+            }
+            case MAP:
+                return map(j, ((MapType) t).getKeyType(), ((MapType) t).getValueType());
+            case MULTISET:
+                return map(j, ((MultisetType) t).getElementType(), new IntType(false));
+            case ROW: {
+                RowType rt = (RowType) t;
+                GenericRow g = new GenericRow(rt.getFieldCount());
+                for (int k = 0; k < rt.getFieldCount(); k++) {
+                    g.setField(k, value(j.get(rt.getFieldNames().get(k)), rt.getTypeAt(k)));
+                }
+                return g;
+            }
+            default:
+                return value(j.asText(), t);
+        }
+    }
+
+    static GenericMap map(JsonNode j, DataType key, DataType value) {
+        LinkedHashMap<Object, Object> m = new LinkedHashMap<>(); // keeps the order
+        for (JsonNode e : j) {
+            m.put(value(e.get(0), key), value(e.get(1), value));
+        }
+        return new GenericMap(m);
     }
 
     /** Text to Paimon's internal value: canonical, or as a person writes it. */
@@ -511,11 +574,11 @@ public class Interop {
                 return Integer.valueOf(s.replace("time-ms:", ""));
             case TIMESTAMP_WITHOUT_TIME_ZONE:
             case TIMESTAMP_WITH_LOCAL_TIME_ZONE:
-                if (s.startsWith("us:")) {
-                    BigInteger us = new BigInteger(s.substring(3));
-                    BigInteger k = BigInteger.valueOf(1000);
-                    BigInteger rest = us.mod(k);
-                    return Timestamp.fromEpochMillis(us.subtract(rest).divide(k).longValueExact(), rest.intValue() * 1000);
+                if (s.startsWith("us:") || s.startsWith("ns:")) {
+                    BigInteger n = new BigInteger(s.substring(3)).multiply(BigInteger.valueOf(s.startsWith("us:") ? 1000 : 1));
+                    BigInteger k = BigInteger.valueOf(1000000);
+                    BigInteger rest = n.mod(k);
+                    return Timestamp.fromEpochMillis(n.subtract(rest).divide(k).longValueExact(), rest.intValue());
                 }
                 String iso = s.replace(' ', 'T');
                 return Timestamp.fromLocalDateTime(
@@ -732,15 +795,76 @@ public class Interop {
     }
 
     static ObjectNode create(JsonNode q) throws Exception {
-        List<DataField> fields = new ArrayList<>();
-        for (JsonNode c : q.get("columns")) {
-            fields.add(new DataField(fields.size(), c.get(0).asText(), DataTypeJsonParser.parseDataType(c.get(1))));
-        }
         Map<String, String> options = new HashMap<>();
         q.path("options").fields().forEachRemaining(e -> options.put(e.getKey(), e.getValue().asText()));
-        Schema s = new Schema(fields, strings(q.path("partition")), strings(q.path("primary_key")), options, "");
-        new SchemaManager(LocalFileIO.create(), new Path(q.get("table").asText())).createTable(s);
+        Schema.Builder s = Schema.newBuilder() // gives the ids, to nested fields too
+                .partitionKeys(strings(q.path("partition"))).primaryKey(strings(q.path("primary_key"))).options(options).comment("");
+        for (JsonNode c : q.get("columns")) {
+            s.column(c.get(0).asText(), type(c.get(1)));
+        }
+        new SchemaManager(LocalFileIO.create(), new Path(q.get("table").asText())).createTable(s.build());
         return N.objectNode();
+    }
+
+    /** A type as schema files have it; fields of a ROW may come without their ids. */
+    static DataType type(JsonNode j) {
+        number(j);
+        return DataTypeJsonParser.parseDataType(j);
+    }
+
+    static void number(JsonNode j) {
+        if (j.isObject() && j.has("name") && !j.has("id")) {
+            ((ObjectNode) j).put("id", 0);
+        }
+        j.forEach(Interop::number);
+    }
+
+    /** Each change is one schema file, as one ALTER statement makes it. */
+    static ObjectNode alter(JsonNode q) throws Exception {
+        SchemaManager m = new SchemaManager(LocalFileIO.create(), new Path(q.get("table").asText()));
+        for (JsonNode c : q.get("changes")) {
+            String a = c.get(1).asText();
+            SchemaChange change;
+            switch (c.get(0).asText()) {
+                case "add":
+                    change = SchemaChange.addColumn(a, type(c.get(2)));
+                    break;
+                case "drop":
+                    change = SchemaChange.dropColumn(a);
+                    break;
+                case "rename":
+                    change = SchemaChange.renameColumn(a, c.get(2).asText());
+                    break;
+                case "retype":
+                    change = SchemaChange.updateColumnType(a, type(c.get(2)));
+                    break;
+                case "nullable":
+                    change = SchemaChange.updateColumnNullability(a, c.get(2).asBoolean());
+                    break;
+                case "set":
+                    change = SchemaChange.setOption(a, c.get(2).asText());
+                    break;
+                case "unset":
+                    change = SchemaChange.removeOption(a);
+                    break;
+                default:
+                    throw new IllegalArgumentException("unknown change: " + c);
+            }
+            m.commitChanges(change);
+        }
+        ObjectNode a = N.objectNode();
+        a.put("schema", open(q).schema().id());
+        return a;
+    }
+
+    /** The keys of all table options that this version knows, with their defaults. */
+    static ObjectNode options() {
+        ObjectNode a = N.objectNode();
+        ObjectNode o = a.putObject("options");
+        for (ConfigOption<?> c : CoreOptions.getOptions()) {
+            o.put(c.key(), c.defaultValue() == null ? null : c.defaultValue().toString());
+        }
+        return a;
     }
 
     static ObjectNode append(JsonNode q) throws Exception {
@@ -753,7 +877,7 @@ public class Interop {
             }
             GenericRow g = new GenericRow(type.getFieldCount());
             for (int i = 0; i < type.getFieldCount(); i++) {
-                g.setField(i, r.get(i).isNull() ? null : value(r.get(i).asText(), type.getTypeAt(i)));
+                g.setField(i, value(r.get(i), type.getTypeAt(i)));
             }
             rows.add(g);
         }
