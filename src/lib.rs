@@ -9,11 +9,12 @@
 //! recognised, what did not lands, and the source goes back to the recorded offsets.
 //!
 //! A whole pipeline in a program: [`pipeline`]. A loop of one's own: [`stream`]. Tables alone: [`table`]. A module uses those above it in this
-//! list and nothing below: [`error`], [`env`](mod@env), [`store`], [`publish`], [`schema`], [`datafile`], [`format`](mod@format), [`table`],
+//! list and nothing below: [`error`], [`env`](mod@env), [`store`], [`publish`], [`schema`], `text`, [`condition`], [`datafile`], [`format`](mod@format), [`table`],
 //! [`maintain`], [`source`], [`decode`], [`sink`], [`stream`], [`pipeline`], `cli`. Tests have `sim` besides (feature `sim`): it sees all and is seen by nobody.
 
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod condition;
 pub mod datafile;
 pub mod decode;
 pub mod env;
@@ -30,6 +31,7 @@ pub mod source;
 pub mod store;
 pub mod stream;
 pub mod table;
+mod text;
 
 pub use env::Env;
 pub use error::{Error, Kind, Result};

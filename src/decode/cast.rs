@@ -15,8 +15,8 @@
 use std::borrow::Cow;
 
 use super::mapping::Unit;
-use super::number::{Exact, Misfit, NotExact, POW10, small_decimal, small_int};
-use super::time::{DAY_US, day_in_range, micros_in_range, parse_date, parse_timestamp};
+use crate::text::number::{Exact, Misfit, NotExact, POW10, small_decimal, small_int};
+use crate::text::time::{DAY_US, day_in_range, micros_in_range, parse_date, parse_timestamp};
 
 /// A value as a record has it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,13 +1,11 @@
-//! `checks`: conditions on a row, in a small part of SQL.
+//! `checks`: conditions on a row, in the language of [`crate::condition`].
 //!
 //! ```text
 //! amount >= 0 and (status in ('new', "paid") or note is null) and not deleted and start <= finish
 //! ```
 //!
-//! Comparisons `= == != <> < <= > >=` of a column with a value or with another column, `[not] in (..)`, `is [not] null`, `and`,
-//! `or`, `not`, parentheses. A column is written as it is, or in backticks; a text in `'..'` or `".."` (the quote doubled
-//! inside); dates and timestamps are texts, read by the column's type. Numbers are compared exactly, but for FLOAT and DOUBLE
-//! columns, where the nearest float counts and NaN compares with nothing.
+//! Numbers are compared exactly, but for FLOAT and DOUBLE columns, where the nearest float counts and NaN compares with nothing. Bytes are
+//! only `is [not] null`.
 //!
 //! As with SQL's CHECK a row fails only when the condition is *false*: a comparison with null is neither true nor false, so
 //! `amount >= 0` lets a null through (`amount is not null and amount >= 0` does not).
@@ -20,65 +18,45 @@ use arrow::datatypes::{DataType as A, TimeUnit};
 use arrow::util::display::array_value_to_string;
 
 use super::cast::{POWERS, cut};
-use super::check_parse::parse;
-use super::time::DAY_US;
+use super::check_bind::bind;
+use crate::condition::{Op, Pattern};
 use crate::error::Result;
 use crate::schema::Schema;
+use crate::text::time::DAY_US;
 
 /// A condition on a row, bound to the columns of a schema; see the module.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     text: String,
-    condition: Condition,
+    condition: Bound,
     /// Names and positions of the columns it looks at; at least one.
     columns: Vec<(String, usize)>,
 }
 
 /// Columns are positions in the schema.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Condition {
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
+pub(super) enum Bound {
+    All(Vec<Bound>),
+    Any(Vec<Bound>),
+    Not(Box<Bound>),
     IsNull(usize),
     /// A BOOLEAN column by itself.
     Holds(usize),
     Literal(usize, Op, Literal),
     Columns(usize, Op, usize),
     In(usize, Vec<Literal>),
+    Like(usize, Pattern),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-impl Op {
-    /// None: the two cannot be compared (NaN).
-    fn holds(self, ordering: Option<Ordering>) -> bool {
-        match self {
-            Op::Eq => ordering == Some(Ordering::Equal),
-            Op::Ne => ordering != Some(Ordering::Equal),
-            Op::Lt => ordering == Some(Ordering::Less),
-            Op::Le => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
-            Op::Gt => ordering == Some(Ordering::Greater),
-            Op::Ge => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
-        }
-    }
-    /// The same with the sides exchanged.
-    pub(super) fn flip(self) -> Op {
-        match self {
-            Op::Lt => Op::Gt,
-            Op::Le => Op::Ge,
-            Op::Gt => Op::Lt,
-            Op::Ge => Op::Le,
-            same => same,
-        }
+/// None: the two cannot be compared (NaN).
+fn holds(op: Op, ordering: Option<Ordering>) -> bool {
+    match op {
+        Op::Eq => ordering == Some(Ordering::Equal),
+        Op::Ne => ordering != Some(Ordering::Equal),
+        Op::Lt => ordering == Some(Ordering::Less),
+        Op::Le => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
+        Op::Gt => ordering == Some(Ordering::Greater),
+        Op::Ge => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
     }
 }
 
@@ -103,7 +81,7 @@ type Truth = Vec<Option<bool>>;
 impl Check {
     /// Understands `text`. `Invalid`, with a caret below the place that is wrong.
     pub fn parse(text: &str, schema: &Schema) -> Result<Check> {
-        let (condition, columns) = parse(text, schema)?;
+        let (condition, columns) = bind(text, schema)?;
         let columns = columns.into_iter().map(|c| (schema.fields[c].name.clone(), c)).collect();
         Ok(Check { text: text.to_owned(), condition, columns })
     }
@@ -137,44 +115,48 @@ impl Check {
     }
 }
 
-impl Condition {
+impl Bound {
     fn eval(&self, columns: &[ArrayRef], rows: usize) -> Truth {
         match self {
-            Condition::All(parts) => fold(parts, columns, rows, |a, b| match (a, b) {
+            Bound::All(parts) => fold(parts, columns, rows, |a, b| match (a, b) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
                 (Some(true), Some(true)) => Some(true),
                 _ => None,
             }),
-            Condition::Any(parts) => fold(parts, columns, rows, |a, b| match (a, b) {
+            Bound::Any(parts) => fold(parts, columns, rows, |a, b| match (a, b) {
                 (Some(true), _) | (_, Some(true)) => Some(true),
                 (Some(false), Some(false)) => Some(false),
                 _ => None,
             }),
-            Condition::Not(part) => part.eval(columns, rows).into_iter().map(|t| t.map(|t| !t)).collect(),
-            Condition::IsNull(c) => (0..rows).map(|row| Some(columns[*c].is_null(row))).collect(),
-            Condition::Holds(c) => {
+            Bound::Not(part) => part.eval(columns, rows).into_iter().map(|t| t.map(|t| !t)).collect(),
+            Bound::IsNull(c) => (0..rows).map(|row| Some(columns[*c].is_null(row))).collect(),
+            Bound::Holds(c) => {
                 let array = columns[*c].as_boolean();
                 (0..rows).map(|row| array.is_valid(row).then(|| array.value(row))).collect()
             }
-            Condition::Literal(c, op, literal) => {
+            Bound::Literal(c, op, literal) => {
                 let (array, reader) = (&columns[*c], Reader::of(&columns[*c]));
-                (0..rows).map(|row| array.is_valid(row).then(|| op.holds(reader.literal(row, literal)))).collect()
+                (0..rows).map(|row| array.is_valid(row).then(|| holds(*op, reader.literal(row, literal)))).collect()
             }
-            Condition::In(c, list) => {
+            Bound::In(c, list) => {
                 let (array, reader) = (&columns[*c], Reader::of(&columns[*c]));
-                let is_in = |row| list.iter().any(|l| Op::Eq.holds(reader.literal(row, l)));
+                let is_in = |row| list.iter().any(|l| holds(Op::Eq, reader.literal(row, l)));
                 (0..rows).map(|row| array.is_valid(row).then(|| is_in(row))).collect()
             }
-            Condition::Columns(a, op, b) => {
+            Bound::Like(c, pattern) => {
+                let array = columns[*c].as_string::<i32>();
+                (0..rows).map(|row| array.is_valid(row).then(|| pattern.matches(array.value(row)))).collect()
+            }
+            Bound::Columns(a, op, b) => {
                 let (left, right) = (&columns[*a], &columns[*b]);
                 let (l, r) = (Reader::of(left), Reader::of(right));
-                (0..rows).map(|row| (left.is_valid(row) && right.is_valid(row)).then(|| op.holds(l.other(&r, row)))).collect()
+                (0..rows).map(|row| (left.is_valid(row) && right.is_valid(row)).then(|| holds(*op, l.other(&r, row)))).collect()
             }
         }
     }
 }
 
-fn fold(parts: &[Condition], columns: &[ArrayRef], rows: usize, f: impl Fn(Option<bool>, Option<bool>) -> Option<bool>) -> Truth {
+fn fold(parts: &[Bound], columns: &[ArrayRef], rows: usize, f: impl Fn(Option<bool>, Option<bool>) -> Option<bool>) -> Truth {
     let mut parts = parts.iter().map(|p| p.eval(columns, rows));
     let mut all = parts.next().unwrap_or_default();
     for part in parts {
@@ -257,7 +239,7 @@ impl<'a> Reader<'a> {
 
 /// Two unscaled decimals, with their scales.
 fn compare((a, scale_a): (i128, u8), (b, scale_b): (i128, u8)) -> Ordering {
-    let up = |v: i128, by: u8| v.checked_mul(super::number::POW10[usize::from(by.min(38))]);
+    let up = |v: i128, by: u8| v.checked_mul(crate::text::number::POW10[usize::from(by.min(38))]);
     if scale_a < scale_b {
         // beyond an i128 it is greater, by its sign, than anything of 38 digits
         up(a, scale_b - scale_a).map_or_else(|| a.cmp(&0), |a| a.cmp(&b))

@@ -7,9 +7,9 @@ use arrow::datatypes::{
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::time::{DAY_US, civil};
 use crate::error::{Error, Result};
 use crate::schema::DataType;
+use crate::text::time::{DAY_US, civil};
 
 /// A function of `expr:`. All work on the UTC calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,14 +18,14 @@ use std::collections::HashMap;
 
 use super::cast;
 use super::csv::{CsvField, line, split, undouble};
-use super::number::{Exact, NotExact};
 use super::rows::Kind;
 use super::scan::{Scanner, unescape};
-use super::time::{parse_date, parse_timestamp};
 use super::{ColumnSpec, CsvOptions, RecordFormat};
 use crate::error::{Error, Result};
 use crate::schema::DataType;
 use crate::source::Records;
+use crate::text::number::{Exact, NotExact};
+use crate::text::time::{parse_date, parse_timestamp};
 
 /// What was seen of one column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,14 +2,13 @@
 
 mod cast;
 mod check;
-mod check_parse;
+mod check_bind;
 mod columns;
 mod csv;
 mod expr;
 mod infer;
 mod json;
 mod mapping;
-mod number;
 mod rows;
 mod scalar;
 mod scan;
@@ -17,7 +16,6 @@ mod scan;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod time;
 
 use arrow::array::RecordBatch;
 

@@ -455,6 +455,9 @@ fn checks_compare_exactly_and_let_unknown_through() {
         passing("ts <= te", &["{\"ts\":\"2026-01-01\",\"te\":\"2026-01-01\"}", "{\"ts\":\"2026-01-02\",\"te\":\"2026-01-01\"}"]),
         [0]
     );
+    assert_eq!(passing("amount between 0 and 0.005", &amounts), [1, 3]);
+    assert_eq!(passing("amount not between 0 and 0.005", &amounts), [0, 2, 3]);
+    assert_eq!(passing("name like 'a%_'", &["{\"name\":\"ab\"}", "{\"name\":\"a\"}", "{}"]), [0, 2]);
     assert_eq!(passing("`odd name` <> 3", &["{\"odd name\":3}", "{\"odd name\":4}"]), [1]);
 }
 
@@ -479,13 +482,16 @@ fn a_wrong_check_points_at_the_place() {
         ("amount in ()", 11, "expected a column or a value"),
         ("amount in (1", 12, "expected ) or a comma"),
         ("(amount = 1", 11, "expected )"),
-        ("amount", 6, "expected one of: = != < <= > >= in, is null, is not null"),
+        ("amount", 6, "expected one of: = != < <= > >= in, between, like, is null, is not null"),
         ("amount + 1 > 2", 7, "arithmetic is not supported in checks"),
         ("abs(amount) > 2", 0, "functions are not supported in checks"),
         ("amount > 1 extra", 11, "expected and, or, or the end"),
         ("näme = 'x", 7, "this quote is not closed"),
         ("amount = näme", 9, "DECIMAL(4, 2) and STRING cannot be compared"),
         ("amount > 1 && amount < 2", 11, "write and"),
+        ("amount = X'00'", 9, "bytes are not compared in checks"),
+        ("amount like '1%'", 12, "column amount is DECIMAL(4, 2), and like is for texts"),
+        ("amount < NaN", 9, "is not a number of at most 38 digits"),
     ] {
         let specs = [spec("amount", "DECIMAL(4, 2)"), spec("näme", "STRING")];
         let error = Mapping::build(&specs, &[check.to_owned()], OnNewField::Ignore, &[]).unwrap_err();

@@ -5,9 +5,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Top to bottom. A module may use those before it.
-const LAYERS: [&str; 17] = [
-    "error", "env", "store", "publish", "schema", "datafile", "format", "table", "maintain", "source", "decode", "sink", "stream",
-    "pipeline", "cli", "sim", "bin",
+const LAYERS: [&str; 19] = [
+    "error",
+    "env",
+    "store",
+    "publish",
+    "schema",
+    "text",
+    "condition",
+    "datafile",
+    "format",
+    "table",
+    "maintain",
+    "source",
+    "decode",
+    "sink",
+    "stream",
+    "pipeline",
+    "cli",
+    "sim",
+    "bin",
 ];
 
 /// Edges that go down on purpose.
