@@ -40,7 +40,7 @@ fi
 # ---------------------------------------------------------------- Java
 for version in $java_versions; do
   dir=target/interop/java-$version
-  stamp=$(cat tests/interop/java/pom.xml tests/interop/java/Interop.java | sha256sum | cut -d' ' -f1)
+  stamp=$(cat tests/interop/java/pom.xml tests/interop/java/*.java | sha256sum | cut -d' ' -f1)
   if [ "$(cat "$dir/ready" 2>/dev/null)" = "$stamp" ]; then
     continue
   fi
@@ -53,7 +53,7 @@ for version in $java_versions; do
       -DincludeScope=runtime -DoutputDirectory="$root/$dir/lib" >&2
   }
   fetch || { say "once more: Maven, $version"; sleep 5; fetch; }
-  javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/Interop.java
+  javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/*.java
   printf '%s\n' "$stamp" >"$dir/ready"
 done
 # ---------------------------------------------------------------- an S3 server that lets many creates of one name win

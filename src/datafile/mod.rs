@@ -1,4 +1,4 @@
-//! RecordBatch to Parquet objects with statistics: rolling, and fan-out over partitions within a memory budget. Knows no table format;
+//! RecordBatch to Parquet objects with statistics: rolling, and fan-out over partitions and buckets within a memory budget. Knows no table format;
 //! where a file lies is asked of a [`Layout`].
 
 mod encode;
@@ -12,6 +12,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use arrow::array::RecordBatch;
+
 use crate::error::{Error, Result};
 use crate::schema::Scalar;
 
@@ -22,6 +24,14 @@ pub trait Layout: Send + Sync {
     /// The path of a file, `/` between segments, as it is on the store (partition values escaped). `unique` is an id that no other
     /// writer has, `counter` rises from 0 within it. `Invalid`: a partition value that cannot be a path.
     fn file_path(&self, partition: &[Option<Scalar>], bucket: i32, unique: &str, counter: u32) -> Result<String>;
+}
+
+/// Which rows belong to which bucket.
+pub trait Buckets: Send + Sync {
+    /// How many buckets the table has, from 1.
+    fn total(&self) -> i32;
+    /// The bucket of each row of a batch that is in the Arrow form of the table's schema: from 0, below [`Buckets::total`].
+    fn assign(&self, batch: &RecordBatch) -> Result<Vec<i32>>;
 }
 
 /// How a file's pages are compressed.

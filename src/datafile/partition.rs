@@ -1,4 +1,4 @@
-//! Which rows of a batch belong to which partition.
+//! Which rows of a batch belong to which partition and bucket.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,13 @@ use arrow::datatypes as t;
 use crate::error::{Error, Result};
 use crate::schema::{DataType, Scalar};
 
-/// The rows of one partition in one batch, and one of them (to read the partition's values from).
+/// The rows of one partition and bucket in one batch, and one of them (to read the partition's values from).
 pub(super) struct Part {
-    /// The partition's key: equal for equal values, null and the empty string kept apart.
+    /// The key of partition and bucket: equal for equal values, null and the empty string kept apart.
     pub(super) key: Vec<u8>,
     pub(super) row: usize,
+    /// 0 in a table without buckets.
+    pub(super) bucket: i32,
     rows: Rows,
 }
 
@@ -34,10 +36,56 @@ impl Part {
     }
 }
 
-/// Splits a batch by its partition columns (`types` and `columns` in partition order): partitions by first appearance, rows in order.
-pub(super) fn split(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> Result<Vec<Part>> {
+/// Splits a batch by its partition columns (`types` and `columns` in partition order), then by the bucket of each row: partitions and
+/// the buckets in them by first appearance, rows in order.
+pub(super) fn split(types: &[&DataType], columns: &[ArrayRef], buckets: Option<&[i32]>, rows: usize) -> Result<Vec<Part>> {
+    let parts = by_partition(types, columns, rows)?;
+    let Some(buckets) = buckets else { return Ok(parts) };
+    if buckets.len() != rows {
+        return Err(Error::internal(format!("{} buckets for a batch of {rows} rows", buckets.len())).hint("please report this"));
+    }
+    let mut all = Vec::new();
+    for part in parts {
+        part.by_bucket(buckets, &mut all)?;
+    }
+    Ok(all)
+}
+
+impl Part {
+    /// The parts of this one in which all rows have the same bucket.
+    fn by_bucket(self, buckets: &[i32], parts: &mut Vec<Part>) -> Result<()> {
+        let mut known: HashMap<i32, usize> = HashMap::new();
+        // Neighbours often share a bucket; then nothing is looked up.
+        let mut last: Option<usize> = None;
+        let mut place = |row: usize| -> Result<()> {
+            let bucket = buckets[row];
+            let found = last.filter(|p| parts[*p].bucket == bucket).or_else(|| known.get(&bucket).copied());
+            last = match found {
+                Some(part) => {
+                    parts[part].rows.push(row, row + 1)?;
+                    Some(part)
+                }
+                None => {
+                    known.insert(bucket, parts.len());
+                    let mut key = self.key.clone();
+                    key.extend_from_slice(&bucket.to_le_bytes());
+                    parts.push(Part { key, row, bucket, rows: Rows::Run(row, row + 1) });
+                    Some(parts.len() - 1)
+                }
+            };
+            Ok(())
+        };
+        match &self.rows {
+            Rows::All => (0..buckets.len()).try_for_each(&mut place),
+            Rows::Run(from, to) => (*from..*to).try_for_each(&mut place),
+            Rows::Scattered(rows) => rows.iter().try_for_each(|row| place(*row as usize)),
+        }
+    }
+}
+
+fn by_partition(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> Result<Vec<Part>> {
     if columns.is_empty() {
-        return Ok(vec![Part { key: Vec::new(), row: 0, rows: Rows::All }]);
+        return Ok(vec![Part { key: Vec::new(), row: 0, bucket: 0, rows: Rows::All }]);
     }
     let mut parts: Vec<Part> = Vec::new();
     let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -52,7 +100,7 @@ pub(super) fn split(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> R
             None => {
                 known.insert(key.clone(), parts.len());
                 let rows = if run.len() == rows { Rows::All } else { Rows::Run(run.start, run.end) };
-                parts.push(Part { key: key.clone(), row: run.start, rows });
+                parts.push(Part { key: key.clone(), row: run.start, bucket: 0, rows });
             }
         }
     }
@@ -64,6 +112,10 @@ impl Rows {
         let index =
             |row: usize| u32::try_from(row).map_err(|_| Error::invalid("a batch has more than 2^32 rows").hint("write smaller ones"));
         if let Rows::Run(a, b) = self {
+            if *b == from {
+                *b = to;
+                return Ok(());
+            }
             *self = Rows::Scattered((index(*a)?..index(*b)?).collect());
         }
         if let Rows::Scattered(rows) = self {

@@ -632,3 +632,39 @@ async fn after_a_failure_halfway_the_writer_refuses_to_go_on() {
     assert_eq!(w.write(&rows_of(&schema, &rows[..1], 16)).await.unwrap_err().kind(), Kind::Internal);
     assert_eq!(w.prepare().await.unwrap_err().kind(), Kind::Internal);
 }
+
+/// The bucket is the id, by remainder.
+struct ById(i32);
+
+impl Buckets for ById {
+    fn total(&self) -> i32 {
+        self.0
+    }
+    fn assign(&self, batch: &RecordBatch) -> Result<Vec<i32>> {
+        let ids = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+        Ok(ids.values().iter().map(|id| i32::try_from(*id).unwrap() % self.0).collect())
+    }
+}
+
+#[tokio::test]
+async fn rows_go_to_the_files_of_their_bucket_in_order() {
+    let schema = schema(&[("id", DataType::BigInt), ("p", DataType::String)], &["p"]);
+    let store = memory();
+    let mut w = writer(&store, &schema, WriterOptions::default()).with_buckets(Arc::new(ById(3)));
+    let batch = |ids: &[i64], parts: &[&str]| {
+        let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(ids.to_vec())), Arc::new(StringArray::from(parts.to_vec()))];
+        RecordBatch::try_new(schema.to_arrow(), columns).unwrap()
+    };
+    w.write(&batch(&[1, 2, 4, 7, 8, 3], &["a", "a", "b", "a", "a", "a"])).await.unwrap();
+    w.write(&batch(&[10, 1, 5], &["b", "a", "b"])).await.unwrap();
+    let mut got = Vec::new();
+    for m in w.prepare().await.unwrap() {
+        assert_eq!((m.total_buckets, m.files.len()), (3, 1));
+        assert!(m.files[0].path.contains(&format!("/bucket-{}/", m.bucket)), "{}", m.files[0].path);
+        let rows = read(&store, &m.files[0], &schema.to_arrow()).await;
+        let Some(Scalar::String(p)) = m.partition[0].clone() else { panic!() };
+        got.push((p, m.bucket, rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().values().to_vec()));
+    }
+    let expected = [("a", 1, vec![1, 7, 1]), ("a", 2, vec![2, 8]), ("a", 0, vec![3]), ("b", 1, vec![4, 10]), ("b", 2, vec![5])];
+    assert_eq!(got, expected.map(|(p, b, ids)| (p.to_owned(), b, ids)));
+}

@@ -10,7 +10,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::datafile::encode::{Encoded, Encoder, FileFormat};
 use crate::datafile::partition::{Part, scalar_at, split};
-use crate::datafile::{Layout, WriterOptions};
+use crate::datafile::{Buckets, Layout, WriterOptions};
 use crate::error::{Error, Result};
 use crate::format::{CommitMessage, CommitUser, DataFile};
 use crate::schema::{DataType, Scalar, Schema};
@@ -31,6 +31,8 @@ const FINISH_AT_ONCE: usize = 8;
 pub struct FileWriter {
     store: Store,
     layout: Arc<dyn Layout>,
+    /// `None`: a table without buckets.
+    buckets: Option<Arc<dyn Buckets>>,
     user: CommitUser,
     format: Arc<FileFormat>,
     arrow: SchemaRef,
@@ -51,8 +53,10 @@ pub struct FileWriter {
     broken: bool,
 }
 
+/// Where files lie: the values of one partition, and one bucket.
 struct Partition {
     values: Vec<Option<Scalar>>,
+    bucket: i32,
     open: Option<Open>,
     files: Vec<DataFile>,
 }
@@ -70,7 +74,7 @@ struct Open {
 }
 
 impl FileWriter {
-    /// A writer of tables with this schema. Makes no request. `Invalid`: an option that does not fit.
+    /// A writer of tables with this schema and without buckets. Makes no request. `Invalid`: an option that does not fit.
     pub fn new(store: Store, schema: Arc<Schema>, layout: Arc<dyn Layout>, user: CommitUser, options: WriterOptions) -> Result<FileWriter> {
         let unique = store.env().uuid().to_string();
         let (arrow, partition_columns) = (schema.to_arrow(), schema.partition_indices());
@@ -78,6 +82,7 @@ impl FileWriter {
         Ok(FileWriter {
             store,
             layout,
+            buckets: None,
             user,
             format,
             arrow,
@@ -95,6 +100,12 @@ impl FileWriter {
             first_opened: None,
             broken: false,
         })
+    }
+
+    /// The same writer, of a table whose rows are spread over buckets.
+    pub fn with_buckets(mut self, buckets: Arc<dyn Buckets>) -> FileWriter {
+        self.buckets = Some(buckets);
+        self
     }
 
     /// Takes rows. The batch must be in the Arrow form of the table's schema ([`Schema::to_arrow`]).
@@ -118,7 +129,7 @@ impl FileWriter {
     }
 
     /// Closes all files: everything written since the last `prepare` is durable and nothing of it is visible. One message for each
-    /// partition, in the order of their first rows; none when nothing was written.
+    /// partition and bucket, in the order of their first rows, with files in the order of their rows; none when nothing was written.
     pub async fn prepare(&mut self) -> Result<Vec<CommitMessage>> {
         self.usable()?;
         self.broken = true;
@@ -137,12 +148,13 @@ impl FileWriter {
             self.partitions[index].files.push(file);
         }
         let user = &self.user;
+        let total_buckets = self.buckets.as_ref().map_or(-1, |b| b.total());
         let messages = std::mem::take(&mut self.partitions).into_iter().filter(|p| !p.files.is_empty()).map(|p| CommitMessage {
             version: CommitMessage::VERSION,
             user: user.clone(),
             partition: p.values,
-            bucket: 0,
-            total_buckets: -1,
+            bucket: p.bucket,
+            total_buckets,
             files: p.files,
         });
         let messages = messages.collect();
@@ -231,19 +243,20 @@ impl FileWriter {
         }
     }
 
-    /// Finds the partition of each part of a batch; new ones are added, after their values are known to make a path.
+    /// Finds the partition and bucket of each part of a batch; new ones are added, after their values are known to make a path.
     fn place(&mut self, batch: &RecordBatch) -> Result<Vec<(usize, Part)>> {
         let format = self.format.clone();
         let types: Vec<&DataType> = self.partition_columns.iter().map(|i| &format.schema.fields[*i].data_type).collect();
         let columns: Vec<ArrayRef> = self.partition_columns.iter().map(|i| batch.column(*i).clone()).collect();
+        let buckets = self.buckets.as_ref().map(|b| b.assign(batch)).transpose()?;
         let mut placed = Vec::new();
-        for part in split(&types, &columns, batch.num_rows())? {
+        for part in split(&types, &columns, buckets.as_deref(), batch.num_rows())? {
             let index = match self.by_key.get(&part.key) {
                 Some(index) => *index,
                 None => {
                     let values = types.iter().zip(&columns).map(|(t, c)| scalar_at(t, c, part.row)).collect::<Result<Vec<_>>>()?;
-                    self.layout.file_path(&values, 0, &self.unique, self.counter)?;
-                    self.partitions.push(Partition { values, open: None, files: Vec::new() });
+                    self.layout.file_path(&values, part.bucket, &self.unique, self.counter)?;
+                    self.partitions.push(Partition { values, bucket: part.bucket, open: None, files: Vec::new() });
                     self.by_key.insert(part.key.clone(), self.partitions.len() - 1);
                     self.partitions.len() - 1
                 }
@@ -304,7 +317,8 @@ impl FileWriter {
             let Some(oldest) = self.least_recent() else { break };
             self.close(oldest).await?;
         }
-        let path = self.layout.file_path(&self.partitions[index].values, 0, &self.unique, self.counter)?;
+        let partition = &self.partitions[index];
+        let path = self.layout.file_path(&partition.values, partition.bucket, &self.unique, self.counter)?;
         self.counter = self.counter.wrapping_add(1);
         if self.counter == 0 {
             self.unique = self.store.env().uuid().to_string();

@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, new_null_array};
 
 use crate::datafile::FileWriter;
 use crate::error::{Error, Result};
+use crate::format::paimon::bucket::FixedBuckets;
 use crate::format::{CommitMessage, CommitUser};
 use crate::schema::Schema;
 use crate::table::Table;
@@ -21,9 +22,15 @@ pub struct TableWrite {
 
 impl TableWrite {
     pub(crate) fn new(table: &Table, user: &CommitUser, memory: Option<usize>) -> Result<TableWrite> {
-        let options = table.log.schema().options.writer_options(&table.schema, memory.unwrap_or(MEMORY));
+        let newest = table.log.schema();
+        let options = newest.options.writer_options(&table.schema, memory.unwrap_or(MEMORY));
+        let buckets = FixedBuckets::of(&table.schema, newest.options.buckets.as_ref())?;
         let layout = Arc::new(table.log.layout());
         let files = FileWriter::new(table.store.clone(), table.schema.clone(), layout, user.clone(), options)?;
+        let files = match buckets {
+            Some(buckets) => files.with_buckets(buckets),
+            None => files,
+        };
         Ok(TableWrite { files, schema: table.schema.clone() })
     }
 

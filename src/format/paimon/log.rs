@@ -4,6 +4,7 @@ mod confirm;
 #[cfg(test)]
 mod cost_tests;
 mod read;
+mod sequence;
 mod stage;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ struct State {
     pin: Option<(u64, Duration)>,
     /// Contents of a snapshot's base list and delta list, by their names.
     lists: Option<([String; 2], Arc<Vec<ManifestMeta>>)>,
+    /// Live buckets, see `sequence`.
+    buckets: sequence::Known,
     /// The hint that we wrote last.
     hinted: u64,
 }
@@ -71,7 +74,8 @@ impl PaimonLog {
         let bytes = if newest == 0 { first.clone() } else { store.get(&paths::schema(newest)).await?.ok_or_else(|| missing(newest))? };
         let schema = Arc::new(TableSchema::decode(&bytes, newest).map_err(|e| e.at(place(newest)))?);
         let schemas = BTreeMap::from([(newest, schema.clone())]);
-        let state = State { schemas, newest: schema, confirmed: None, pin: None, lists: None, hinted: 0 };
+        let state =
+            State { schemas, newest: schema, confirmed: None, pin: None, lists: None, buckets: sequence::Known::default(), hinted: 0 };
         Ok(Some(PaimonLog { store: store.clone(), table: Digest::of(&first).to_string(), state: Mutex::new(state) }))
     }
 

@@ -1,5 +1,6 @@
 //! Apache Paimon append tables: one codec for each kind of file, pure; only `log` does I/O.
 
+pub mod bucket;
 pub mod log;
 pub mod manifest;
 pub mod options;

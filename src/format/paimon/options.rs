@@ -17,9 +17,34 @@ pub type RawOptions = BTreeMap<String, String>;
 /// Marks a table that we made; its value is unique, so that two tables never have the same `schema-0`.
 pub const TABLE_ID: &str = "lakeward.table-id";
 
+/// Fixed buckets: `bucket` from 1, and what goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketOptions {
+    /// `bucket`: how many, from 1.
+    pub total: i32,
+    /// `bucket-key`: columns, by whose values rows are spread; at least one.
+    pub key: Vec<String>,
+    /// `bucket-function.type`
+    pub function: BucketFunction,
+    /// `bucket-append-ordered`: rows of a bucket are read in the order in which they were written.
+    pub ordered: bool,
+}
+
+/// How the number of a row's bucket is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BucketFunction {
+    /// `default`: from a hash of the key.
+    Hash,
+    /// `mod`: the remainder of the key, which is one INT or BIGINT.
+    Mod,
+}
+
 /// The options that steer this writer, with their defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableOptions {
+    /// `bucket` and what goes with it; `None`: a table without buckets (-1).
+    pub buckets: Option<BucketOptions>,
     /// `partition.default-name`: the directory text of a null, empty or blank partition value.
     pub partition_default_name: String,
     /// `partition.legacy-name`: a DATE is spelt as its number of days.
@@ -45,7 +70,6 @@ pub struct TableOptions {
 
 /// Refused unless the value is one of these (compared without case). An empty list: refused whenever it is set.
 const ONLY: &[(&str, &[&str])] = &[
-    ("bucket-key", &[]),
     ("primary-key", &[]),
     ("type", &["table"]),
     ("branch", &["main"]),
@@ -84,6 +108,7 @@ impl TableOptions {
     ///
     /// `Invalid` names an option that is not supported or has a value that is not valid.
     pub fn parse(raw: &RawOptions, schema_version: u32) -> Result<TableOptions> {
+        let buckets = parse_buckets(raw, schema_version)?;
         refuse_unsupported(raw, schema_version)?;
         let text = |key: &str| raw.get(key).map(String::as_str);
         let flag = |key: &str, default: bool| match text(key) {
@@ -106,6 +131,7 @@ impl TableOptions {
             }
         }
         Ok(TableOptions {
+            buckets,
             partition_default_name: text("partition.default-name").unwrap_or("__DEFAULT_PARTITION__").to_owned(),
             partition_legacy_name: flag("partition.legacy-name", true)?,
             target_file_size: match text("target-file-size") {
@@ -171,11 +197,6 @@ impl TableOptions {
 
 fn refuse_unsupported(raw: &RawOptions, schema_version: u32) -> Result<()> {
     let set = |key: &str| raw.get(key).map(|v| v.trim());
-    // Before version 3 the defaults were one bucket, and ORC.
-    let bucket = set("bucket").unwrap_or(if schema_version <= 1 { "1" } else { "-1" });
-    if bucket != "-1" {
-        return Err(unsupported("bucket", bucket).hint("only tables with `bucket` = -1 (no buckets) can be written yet"));
-    }
     if schema_version <= 2 && set("file.format").is_none() {
         return Err(unsupported("file.format", "orc (the default of this old schema file)").hint("only Parquet can be written"));
     }
@@ -202,6 +223,40 @@ fn refuse_unsupported(raw: &RawOptions, schema_version: u32) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// `None`: no buckets. That columns of the key are columns of the table is looked at by [`super::bucket::check`].
+fn parse_buckets(raw: &RawOptions, schema_version: u32) -> Result<Option<BucketOptions>> {
+    let set = |key: &str| raw.get(key).map(|v| v.trim());
+    // Before version 2 the default was one bucket.
+    let text = set("bucket").unwrap_or(if schema_version <= 1 { "1" } else { "-1" });
+    let key = raw.get("bucket-key").filter(|k| !k.trim().is_empty());
+    let total = match text.parse::<i32>() {
+        Ok(-1) => {
+            return match key {
+                None => Ok(None),
+                Some(key) => Err(Error::invalid(format!("`bucket-key` = `{key}` goes with a number of buckets, and `bucket` is -1"))
+                    .hint("say how many: `bucket: \"4\"`, or leave `bucket-key` out")),
+            };
+        }
+        Ok(-2) => return Err(unsupported("bucket", text).hint("postponed buckets are for tables with a primary key")),
+        Ok(n) if n >= 1 => n,
+        _ => return Err(bad("bucket", text, "-1 (no buckets) or a number from 1")),
+    };
+    let Some(key) = key else {
+        return Err(Error::invalid(format!("the table option `bucket` = `{text}` needs `bucket-key`"))
+            .hint("name the columns whose values spread the rows over the buckets, such as `bucket-key: \"id\"`"));
+    };
+    // No blanks are taken off: Java Paimon does not either, and would look for a column of another name.
+    let key = key.split(',').map(str::to_owned).collect();
+    let function = match set("bucket-function.type").map(str::to_ascii_lowercase).as_deref() {
+        None | Some("default") => BucketFunction::Hash,
+        Some("mod") => BucketFunction::Mod,
+        Some(other) => return Err(unsupported("bucket-function.type", other).hint("`default` and `mod` are")),
+    };
+    let ordered = set("bucket-append-ordered").unwrap_or("true");
+    let ordered = boolean(ordered).ok_or_else(|| bad("bucket-append-ordered", ordered, "true or false"))?;
+    Ok(Some(BucketOptions { total, key, function, ordered }))
 }
 
 fn unsupported(key: &str, value: &str) -> Error {

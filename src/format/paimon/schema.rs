@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::bucket;
 use super::options::{RawOptions, TABLE_ID, TableOptions};
 use crate::error::{Error, Result};
 use crate::schema::{DataType, Field, Item, Schema};
@@ -108,6 +109,7 @@ impl TableSchema {
         TableOptions::check_new(&raw_options)?;
         let options = TableOptions::parse(&raw_options, VERSION)?;
         check_columns_of_options(&schema, &raw_options)?;
+        options.buckets.iter().try_for_each(|b| bucket::check(&schema, b).map(drop))?;
         Ok(TableSchema { schema: Arc::new(schema), raw_options, options, highest_field_id, comment, time_ms })
     }
 
@@ -155,6 +157,7 @@ impl TableSchema {
             field.check_partition()?;
         }
         let options = TableOptions::parse(&read.options, read.version)?;
+        options.buckets.iter().try_for_each(|b| bucket::check(&schema, b).map(drop))?;
         Ok(TableSchema {
             schema: Arc::new(schema),
             options,

@@ -153,6 +153,10 @@ public class Interop {
                 return alter(q);
             case "options":
                 return options();
+            case "buckets":
+                return Probe.buckets(q);
+            case "directories":
+                return Probe.directories(q);
             default:
                 throw new IllegalArgumentException("unknown cmd: " + cmd);
         }

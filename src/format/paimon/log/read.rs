@@ -12,7 +12,7 @@ use super::super::row;
 use super::super::schema::TableSchema;
 use super::super::snapshot::Snapshot;
 use super::super::stats;
-use super::{PaimonLog, list_ids};
+use super::{PaimonLog, list_ids, sequence};
 use crate::error::{Error, Result};
 use crate::format::{ColumnStats, CommitUser};
 use crate::schema::Scalar;
@@ -94,11 +94,16 @@ impl PaimonLog {
         })
     }
 
-    /// The files that are live in `snapshot`, in the order in which they were added. `Data` when one is added twice.
+    /// The files that are live in `snapshot`, in the order in which they were added; in a table whose buckets keep their order, those of
+    /// one bucket together and by their sequence numbers. `Data` when one is added twice.
     pub async fn files_at(&self, snapshot: &Snapshot) -> Result<Vec<LiveFile>> {
         let layout = self.layout();
         let mut files = Vec::new();
-        for entry in self.entries_at(snapshot).await? {
+        let mut entries = self.entries_at(snapshot).await?;
+        if self.schema().options.buckets.as_ref().is_some_and(|b| b.ordered) {
+            sequence::order(&mut entries);
+        }
+        for entry in entries {
             files.push(self.live_file(&layout, entry).await?);
         }
         Ok(files)

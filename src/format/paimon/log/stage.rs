@@ -7,6 +7,7 @@ use bytes::Bytes;
 use chrono::TimeZone as _;
 
 use super::super::manifest::{EntryKind, FileMeta, ManifestEntry, ManifestMeta, encode_list, encode_manifest};
+use super::super::options::BucketOptions;
 use super::super::paths::{self, PaimonLayout};
 use super::super::row;
 use super::super::schema::TableSchema;
@@ -16,8 +17,8 @@ use super::PaimonLog;
 use crate::error::{Error, Result};
 use crate::format::{Change, CommitMessage, CommitUser, DataFile, Digest, END_OF_INPUT, Head, Staged, property};
 
-/// The delta of the change that was staged last: it does not depend on the head, so that after a lost race only the base list and the
-/// snapshot are made anew.
+/// The delta of the change that was staged last: it does not depend on the head (but for the sequence numbers of buckets), so that after a
+/// lost race only the base list and the snapshot are made anew.
 #[derive(Debug, Default)]
 pub(crate) struct PaimonWork {
     done: Option<(Key, Delta)>,
@@ -29,6 +30,8 @@ struct Key {
     identifier: i64,
     checkpoint: Option<Digest>,
     paths: Vec<String>,
+    /// First sequence number of each file; empty: not given by the head.
+    sequences: Vec<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,13 +67,13 @@ impl<'a> Plan<'a> {
                     properties.insert(property::CHECKPOINT.to_owned(), digest.to_string());
                 }
                 let paths = c.files().map(|f| f.path.clone()).collect();
-                let key = Key { user: c.user.clone(), identifier: c.identifier, checkpoint: c.checkpoint, paths };
+                let key = Key { user: c.user.clone(), identifier: c.identifier, checkpoint: c.checkpoint, paths, sequences: Vec::new() };
                 Plan { key, watermark: c.watermark, properties, messages: &c.messages }
             }
             Change::Close { user, closed_at, properties } => {
                 let mut properties = properties.clone();
                 properties.insert(property::CLOSED_AT.to_owned(), closed_at.map_or_else(|| "none".to_owned(), |id| id.to_string()));
-                let key = Key { user: user.clone(), identifier: END_OF_INPUT, checkpoint: None, paths: Vec::new() };
+                let key = Key { user: user.clone(), identifier: END_OF_INPUT, checkpoint: None, paths: Vec::new(), sequences: Vec::new() };
                 Plan { key, watermark: None, properties, messages: &[] }
             }
         }
@@ -88,8 +91,9 @@ impl PaimonLog {
         }
         let newest = self.schema_of(head.schema.id).await?;
         let mut plan = Plan::of(change);
-        let entries = self.entries(&plan, &newest).await?;
+        let mut entries = self.entries(&plan, &newest).await?;
         let known = self.lists_of(base.as_ref()).await?;
+        plan.key.sequences = self.number(head, base.as_ref(), &known, &newest, &mut entries).await?;
         let uploaded = work.done.as_ref().filter(|(key, _)| *key == plan.key).map(|(_, delta)| delta.clone());
         let (base_list, delta) = match uploaded {
             Some(delta) => (self.put_list(&known, 0, &newest).await?, delta),
@@ -106,7 +110,11 @@ impl PaimonLog {
         let all: Vec<_> = known.iter().chain(&delta.manifests).cloned().collect();
         // If it is published, the next commit on top of it need not read what this one wrote.
         self.state().lists = Some(([base_list.name, delta.list.name], Arc::new(all)));
-        Ok(Staged { id: snapshot.id, name: paths::snapshot(snapshot.id), bytes: snapshot.encode()?.into(), files: plan.key.paths })
+        let bytes = Bytes::from(snapshot.encode()?);
+        if newest.options.buckets.is_some() {
+            self.remember((snapshot.id, Some(Digest::of(&bytes))), &entries);
+        }
+        Ok(Staged { id: snapshot.id, name: paths::snapshot(snapshot.id), bytes, files: plan.key.paths })
     }
 
     fn snapshot_on(&self, base: Option<&Snapshot>, newest: &TableSchema, plan: &Plan<'_>, base_list: &Named, delta: &Delta) -> Snapshot {
@@ -146,7 +154,7 @@ impl PaimonLog {
         let mut seen = HashSet::new();
         let mut entries = Vec::new();
         for message in plan.messages {
-            check_message(message, &plan.key.user)?;
+            check_message(message, &plan.key.user, newest.options.buckets.as_ref())?;
             let dir = layout.bucket_dir(&message.partition, message.bucket)?;
             let partition = row::encode(types.iter().zip(message.partition.iter().map(Option::as_ref)))
                 .map_err(|e| Error::invalid("a commit message has a partition value of another type than the table's").because(e))?;
@@ -242,7 +250,7 @@ fn signed(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-fn check_message(message: &CommitMessage, user: &CommitUser) -> Result<()> {
+fn check_message(message: &CommitMessage, user: &CommitUser, buckets: Option<&BucketOptions>) -> Result<()> {
     if message.version == 0 || message.version > CommitMessage::VERSION {
         return Err(Error::invalid(format!(
             "a commit message has version {}; this program understands up to {}",
@@ -255,11 +263,21 @@ fn check_message(message: &CommitMessage, user: &CommitUser) -> Result<()> {
         return Err(Error::invalid(format!("a commit message is of user {}, but {user} commits", message.user))
             .hint("commit what a writer of the same user made"));
     }
-    if (message.bucket, message.total_buckets) != (0, -1) {
-        let what = format!("a commit message is for bucket {} of {}, but the table has no buckets", message.bucket, message.total_buckets);
-        return Err(Error::invalid(what).hint("write the rows again with this table's writer"));
+    let CommitMessage { bucket, total_buckets, .. } = message;
+    match buckets {
+        None if (*bucket, *total_buckets) != (0, -1) => {
+            let what = format!("a commit message is for bucket {bucket} of {total_buckets}, but the table has no buckets");
+            Err(Error::invalid(what).hint("write the rows again with this table's writer"))
+        }
+        Some(b) if *total_buckets != b.total => {
+            let what = format!("a commit message spreads rows over {total_buckets} buckets, and the table's `bucket` is now {}", b.total);
+            Err(Error::invalid(what).hint("the option was changed after the rows were written: change it back, or write the rows again"))
+        }
+        Some(b) if !(0..b.total).contains(bucket) => {
+            Err(Error::invalid(format!("a commit message is for bucket {bucket} of {total_buckets}")).hint("buckets are counted from 0"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn file_meta(file: &DataFile, name: &str, schema: &TableSchema) -> Result<FileMeta> {

@@ -29,7 +29,7 @@ fn again(log: &PaimonLog) -> Store {
 
 static COUNTER: AtomicUsize = AtomicUsize::new(0);
 
-fn file(dir: &str, rows: u64) -> DataFile {
+pub(super) fn file(dir: &str, rows: u64) -> DataFile {
     let n = COUNTER.fetch_add(1, Ordering::Relaxed);
     let stats = vec![ColumnStats { column: "id".into(), min: Some(Scalar::Int(1)), max: Some(Scalar::Int(9)), nulls: 0 }];
     DataFile { path: format!("{dir}/data-u{n}-0.parquet"), size: 100, rows, schema_id: 0, created_ms: 1_795_966_155_192, stats }
