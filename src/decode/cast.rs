@@ -6,17 +6,19 @@
 //! * FLOAT, DOUBLE: the nearest one, from a number or a text; `NaN`, `Infinity`, `-Infinity` as texts; a finite number that
 //!   would become infinite is refused;
 //! * STRING, CHAR, VARCHAR: text as it is; a number, boolean, object or array becomes its JSON text as written; lengths are code points; CHAR is not padded;
-//! * BYTES: base64 (the standard alphabet, with or without padding);
+//! * BYTES, BINARY, VARBINARY: base64 (the standard alphabet, with or without padding); lengths are bytes, a BINARY(n) has n of them;
 //! * DATE: `YYYY-MM-DD`; TIMESTAMP: RFC 3339, `YYYY-MM-DD HH:MM[:SS[.f]]`, or a date (midnight); digits below the column's
-//!   precision are cut off; a text with an offset becomes UTC, one without is taken as UTC; years 0001 to 9999;
-//! * numbers for DATE and TIMESTAMP (and texts of one) need the column's `unit`;
-//! * around the text of a number, boolean, date or timestamp blanks do not count.
+//!   precision are cut off; a text with an offset becomes UTC, one without is taken as UTC; years 0001 to 9999,
+//!   for precisions above 6 what 64 bits of nanoseconds can hold, 1677-09-21 to 2262-04-11;
+//! * TIME: `HH:MM[:SS[.f]]`, no offset; digits below the precision, and always those below the millisecond, are cut off;
+//! * numbers for DATE, TIME and TIMESTAMP (and texts of one) need the column's `unit`;
+//! * around the text of a number, boolean, date, time or timestamp blanks do not count.
 
 use std::borrow::Cow;
 
 use super::mapping::Unit;
 use crate::text::number::{Exact, Misfit, NotExact, POW10, small_decimal, small_int};
-use crate::text::time::{DAY_US, day_in_range, micros_in_range, parse_date, parse_timestamp};
+use crate::text::time::{DAY_US, Stamp, day_in_range, micros_in_range, parse_date, parse_time, parse_timestamp};
 
 /// A value as a record has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -287,11 +289,14 @@ pub(crate) fn timestamp(value: Value<'_>, unit: Option<Unit>) -> Cast<i64> {
     match value {
         Value::Text(text) | Value::Bytes(text) => match parse_timestamp(text) {
             Ok(stamp) => Ok(stamp.us),
-            Err(why) => timestamp_slow(text.trim_ascii(), unit, why),
+            Err(why) => match timestamp_slow(text.trim_ascii(), unit, why)? {
+                Moment::Stamp(stamp) => Ok(stamp.us),
+                Moment::Number(unit) => epoch(Value::Number(text.trim_ascii()), unit),
+            },
         },
         Value::Number(_) | Value::Int(_) => match unit {
             Some(unit) => epoch(value, unit),
-            None => no("is a number, and the column does not say of what (set unit: s, ms, us or ns, since 1970-01-01 UTC)"),
+            None => no(UNIT),
         },
         Value::Millis(ms) => Ok(micros_in_range(ms.saturating_mul(1000))?),
         Value::Broken(why) => no(why),
@@ -299,16 +304,103 @@ pub(crate) fn timestamp(value: Value<'_>, unit: Option<Unit>) -> Cast<i64> {
     }
 }
 
-#[cold]
-fn timestamp_slow(text: &[u8], unit: Option<Unit>, why: &'static str) -> Cast<i64> {
-    match (unit, Exact::parse(text)) {
-        (Some(unit), Ok(_)) => epoch(Value::Number(text), unit),
-        (None, Ok(_)) if text.len() > 4 => {
-            no("is a number, and the column does not say of what (set unit: s, ms, us or ns, since 1970-01-01 UTC)")
-        }
-        _ if text.is_empty() => no("is empty"),
-        _ => parse_timestamp(text).map(|s| s.us).or(no(why)),
+const OUT: &str = "is outside the years 0001 to 9999";
+const UNIT: &str = "is a number, and the column does not say of what (set unit: s, ms, us or ns, since 1970-01-01 UTC)";
+const NANOS: &str =
+    "is outside what nanoseconds can hold, 1677-09-21 00:12:43.145224192 to 2262-04-11 23:47:16.854775807 (precision 6 holds more)";
+
+/// Nanoseconds since 1970-01-01 00:00 UTC, a multiple of `step`: what is beyond is cut off.
+pub(crate) fn timestamp_nanos(value: Value<'_>, unit: Option<Unit>, step: i64) -> Cast<i64> {
+    let ns = nanos(value, unit)?;
+    let ns = ns - ns.rem_euclid(step.into());
+    i64::try_from(ns).or_else(|_| {
+        let us = i64::try_from(ns.div_euclid(1000)).unwrap_or(i64::MAX);
+        micros_in_range(us)?;
+        no(NANOS)
+    })
+}
+
+/// Nanoseconds since 1970-01-01 00:00 UTC, which are not checked to fit 64 bits.
+pub(crate) fn nanos(value: Value<'_>, unit: Option<Unit>) -> Cast<i128> {
+    let of = |stamp: Stamp| i128::from(stamp.us) * 1000 + i128::from(stamp.nanos);
+    match value {
+        Value::Text(text) | Value::Bytes(text) => match parse_timestamp(text) {
+            Ok(stamp) => Ok(of(stamp)),
+            Err(why) => match timestamp_slow(text.trim_ascii(), unit, why)? {
+                Moment::Stamp(stamp) => Ok(of(stamp)),
+                Moment::Number(unit) => epoch_nanos(Value::Number(text.trim_ascii()), unit, OUT),
+            },
+        },
+        Value::Number(_) | Value::Int(_) => match unit {
+            Some(unit) => epoch_nanos(value, unit, OUT),
+            None => no(UNIT),
+        },
+        value => Ok(i128::from(timestamp(value, unit)?) * 1000),
     }
+}
+
+/// What a text turned out to be that is no timestamp as it stands.
+enum Moment {
+    Stamp(Stamp),
+    Number(Unit),
+}
+
+#[cold]
+fn timestamp_slow(text: &[u8], unit: Option<Unit>, why: &'static str) -> Cast<Moment> {
+    match (unit, Exact::parse(text)) {
+        (Some(unit), Ok(_)) => Ok(Moment::Number(unit)),
+        (None, Ok(_)) if text.len() > 4 => no(UNIT),
+        _ if text.is_empty() => no("is empty"),
+        _ => parse_timestamp(text).map(Moment::Stamp).or(no(why)),
+    }
+}
+
+/// Milliseconds since midnight, those below the precision cut off.
+pub(crate) fn time(value: Value<'_>, unit: Option<Unit>, precision: u8) -> Cast<i32> {
+    const UNIT: &str = "is a number, and the column does not say of what (set unit: s, ms, us or ns, since midnight)";
+    let us = match value {
+        Value::Text(text) | Value::Bytes(text) => match (text.trim_ascii(), unit) {
+            ([], _) => return no("is empty"),
+            (text, unit) => match (parse_time(text), unit, Exact::parse(text)) {
+                (Ok(us), ..) => us,
+                (Err(_), Some(unit), Ok(_)) => of_day(Value::Number(text), unit)?,
+                (Err(_), None, Ok(_)) => return no(UNIT),
+                (Err(why), ..) => return no(why),
+            },
+        },
+        Value::Number(_) | Value::Int(_) => match unit {
+            Some(unit) => of_day(value, unit)?,
+            None => return no(UNIT),
+        },
+        Value::Broken(why) => return no(why),
+        _ => return no("is not a time of day"),
+    };
+    let ms = i32::try_from(us / 1000).map_err(|_| "is not a time of day")?;
+    Ok(ms - ms % 10i32.pow(u32::from(3u8.saturating_sub(precision))))
+}
+
+/// A number of seconds, ..., since midnight, as microseconds.
+fn of_day(value: Value<'_>, unit: Unit) -> Cast<i64> {
+    const OUT: &str = "is not within a day, from 0 to before 24 hours";
+    let ns = epoch_nanos(value, unit, OUT)?;
+    let us = i64::try_from(ns.div_euclid(1000)).ok().filter(|us| (0..DAY_US).contains(us));
+    Ok(us.ok_or(OUT)?)
+}
+
+/// A number of seconds, ..., as nanoseconds, rounded down.
+fn epoch_nanos(value: Value<'_>, unit: Unit, out: &'static str) -> Cast<i128> {
+    let (digits, factor) = match unit {
+        Unit::Days => (0, i128::from(DAY_US) * 1000),
+        Unit::Seconds => (9, 1),
+        Unit::Millis => (6, 1),
+        Unit::Micros => (3, 1),
+        Unit::Nanos => (0, 1),
+    };
+    let scaled = match value {
+        Value::Int(n) => i128::from(n).checked_mul(POW10[digits]),
+        value => exact(number_text(value, "is not a number")?)?.floor(u8::try_from(digits).unwrap_or(0)).0,
+    };
+    Ok(scaled.and_then(|n| n.checked_mul(factor)).ok_or(out)?)
 }
 
 /// A number of seconds, ..., as microseconds, rounded down.
@@ -325,7 +417,6 @@ fn epoch(value: Value<'_>, unit: Unit) -> Cast<i64> {
         Value::Int(n) => Some(n),
         _ => None,
     };
-    const OUT: &str = "is outside the years 0001 to 9999";
     let us = match small {
         Some(n) => n.checked_mul(up).map(|n| n.div_euclid(down)).ok_or(OUT)?,
         None => {
@@ -377,6 +468,26 @@ pub(crate) fn text<'a>(value: Value<'a>, most: Option<u32>, scratch: &'a mut Vec
 /// Code points of a valid UTF-8 text.
 fn bytecount(text: &[u8]) -> usize {
     text.iter().filter(|b| **b & 0xC0 != 0x80).count()
+}
+
+/// How many bytes a BINARY(n) or VARBINARY(n) takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Length {
+    pub(crate) least: u32,
+    pub(crate) most: u32,
+}
+
+/// The same as [`bytes`], of a length that fits.
+pub(crate) fn sized_bytes(value: Value<'_>, length: Length, out: &mut Vec<u8>) -> Cast<()> {
+    let start = out.len();
+    bytes(value, out)?;
+    let n = out.len() - start;
+    if (length.least as usize..=length.most as usize).contains(&n) {
+        return Ok(());
+    }
+    out.truncate(start);
+    let how = if length.least == length.most { "exactly" } else { "at most" };
+    Err(format!("is {n} bytes, {how} {} fit", length.most).into())
 }
 
 /// BYTES: what base64 stands for, or bytes that come with the record as they are.

@@ -4,8 +4,8 @@
 //! amount >= 0 and (status in ('new', "paid") or note is null) and not deleted and start <= finish
 //! ```
 //!
-//! Numbers are compared exactly, but for FLOAT and DOUBLE columns, where the nearest float counts and NaN compares with nothing. Bytes are
-//! only `is [not] null`.
+//! Numbers are compared exactly, but for FLOAT and DOUBLE columns, where the nearest float counts and NaN compares with nothing. Bytes and
+//! nested types are only `is [not] null`.
 //!
 //! As with SQL's CHECK a row fails only when the condition is *false*: a comparison with null is neither true nor false, so
 //! `amount >= 0` lets a null through (`amount is not null and amount >= 0` does not).
@@ -22,7 +22,7 @@ use super::check_bind::bind;
 use crate::condition::{Op, Pattern};
 use crate::error::Result;
 use crate::schema::Schema;
-use crate::text::time::DAY_US;
+use crate::text::time::DAY_NS;
 
 /// A condition on a row, bound to the columns of a schema; see the module.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,8 +71,8 @@ pub(super) enum Literal {
     Float(f64),
     Text(String),
     Bool(bool),
-    /// Microseconds since 1970, also for a DATE.
-    Moment(i64),
+    /// Nanoseconds since 1970, also for a DATE; since midnight for a TIME.
+    Moment(i128),
 }
 
 /// True, false or (none) unknown, for each row.
@@ -169,10 +169,10 @@ fn fold(parts: &[Bound], columns: &[ArrayRef], rows: usize, f: impl Fn(Option<bo
 enum Reader<'a> {
     Exact(Box<dyn Fn(usize) -> i128 + 'a>, u8),
     Float(Box<dyn Fn(usize) -> f64 + 'a>),
-    Moment(Box<dyn Fn(usize) -> i64 + 'a>),
+    Moment(Box<dyn Fn(usize) -> i128 + 'a>),
     Text(&'a arrow::array::StringArray),
     Bool(&'a arrow::array::BooleanArray),
-    /// BYTES; the parser lets nothing but `is null` through.
+    /// Bytes and nested types; the parser lets nothing but `is null` through.
     Other,
 }
 
@@ -192,9 +192,11 @@ impl<'a> Reader<'a> {
             A::Decimal128(_, scale) => Reader::Exact(cell!(t::Decimal128Type, |v| v), scale.unsigned_abs()),
             A::Float32 => Reader::Float(cell!(t::Float32Type, f64::from)),
             A::Float64 => Reader::Float(cell!(t::Float64Type, |v| v)),
-            A::Date32 => Reader::Moment(cell!(t::Date32Type, |v| i64::from(v) * DAY_US)),
-            A::Timestamp(TimeUnit::Millisecond, _) => Reader::Moment(cell!(t::TimestampMillisecondType, |v: i64| v.saturating_mul(1000))),
-            A::Timestamp(TimeUnit::Microsecond, _) => Reader::Moment(cell!(t::TimestampMicrosecondType, |v| v)),
+            A::Date32 => Reader::Moment(cell!(t::Date32Type, |v| i128::from(v) * DAY_NS)),
+            A::Time32(TimeUnit::Millisecond) => Reader::Moment(cell!(t::Time32MillisecondType, |v| i128::from(v) * 1_000_000)),
+            A::Timestamp(TimeUnit::Millisecond, _) => Reader::Moment(cell!(t::TimestampMillisecondType, |v| i128::from(v) * 1_000_000)),
+            A::Timestamp(TimeUnit::Microsecond, _) => Reader::Moment(cell!(t::TimestampMicrosecondType, |v| i128::from(v) * 1000)),
+            A::Timestamp(TimeUnit::Nanosecond, _) => Reader::Moment(cell!(t::TimestampNanosecondType, i128::from)),
             A::Utf8 => Reader::Text(array.as_string()),
             A::Boolean => Reader::Bool(array.as_boolean()),
             _ => Reader::Other,

@@ -6,7 +6,7 @@ use crate::condition::{At, Column, Condition, Kind, Literal as Written, Node, Pa
 use crate::error::Result;
 use crate::schema::{DataType, Schema};
 use crate::text::number::Exact;
-use crate::text::time::DAY_US;
+use crate::text::time::{DAY_NS, parse_time};
 
 const CHECK: Kind = Kind {
     one: "check",
@@ -113,9 +113,12 @@ impl Binder<'_> {
             (DataType::String | DataType::Char(_) | DataType::VarChar(_), Value::Text(text)) => {
                 Ok(Literal::Text(String::from_utf8_lossy(text).into_owned()))
             }
-            (DataType::Date, Value::Text(_)) => cast::date(value, None).map(|d| Literal::Moment(i64::from(d) * DAY_US)).map_err(misfit),
+            (DataType::Date, Value::Text(_)) => cast::date(value, None).map(|d| Literal::Moment(i128::from(d) * DAY_NS)).map_err(misfit),
+            (DataType::Time(_), Value::Text(text)) => {
+                parse_time(text.trim_ascii()).map(|us| Literal::Moment(i128::from(us) * 1000)).map_err(|e| misfit(e.into()))
+            }
             (DataType::Timestamp(_) | DataType::TimestampLtz(_), Value::Text(_)) => {
-                cast::timestamp(value, None).map(Literal::Moment).map_err(misfit)
+                cast::nanos(value, None).map(Literal::Moment).map_err(misfit)
             }
             (ty, _) if class(ty).is_none() => wrong(at, format!("column {name} is {ty}, which only is null and is not null are for")),
             _ => {
@@ -123,6 +126,7 @@ impl Binder<'_> {
                     Some(Class::Number) => "a number, without quotes",
                     Some(Class::Bool) => "true or false",
                     Some(Class::Moment) => "a text like '2026-01-31'",
+                    Some(Class::Time) => "a text like '12:30:00'",
                     _ => "a text in quotes",
                 };
                 wrong(at, format!("column {name} is {ty}; compare it with {right}"))
@@ -147,6 +151,7 @@ enum Class {
     Text,
     Bool,
     Moment,
+    Time,
 }
 
 fn class(ty: &DataType) -> Option<Class> {
@@ -156,6 +161,7 @@ fn class(ty: &DataType) -> Option<Class> {
         D::String | D::Char(_) | D::VarChar(_) => Some(Class::Text),
         D::Boolean => Some(Class::Bool),
         D::Date | D::Timestamp(_) | D::TimestampLtz(_) => Some(Class::Moment),
-        D::Binary(_) | D::VarBinary(_) | D::Bytes | D::Time(_) | D::Array(_) | D::Map(..) | D::Multiset(_) | D::Row(_) => None,
+        D::Time(_) => Some(Class::Time),
+        D::Binary(_) | D::VarBinary(_) | D::Bytes | D::Array(_) | D::Map(..) | D::Multiset(_) | D::Row(_) => None,
     }
 }

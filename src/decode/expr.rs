@@ -2,7 +2,8 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StringArray, StringBuilder};
 use arrow::datatypes::{
-    ArrowPrimitiveType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
+    ArrowPrimitiveType, Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType,
 };
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -57,7 +58,8 @@ impl Function {
         match argument {
             D::Timestamp(_) | D::TimestampLtz(_) => {}
             D::Date if self != Function::Hour => {}
-            other if self == Function::Hour => return Err(format!("hour needs a TIMESTAMP column, and this one is {other}")),
+            D::Time(_) if self == Function::Hour => {}
+            other if self == Function::Hour => return Err(format!("hour needs a TIMESTAMP or TIME column, and this one is {other}")),
             other => return Err(format!("{name} needs a TIMESTAMP or DATE column, and this one is {other}")),
         }
         let width = match self {
@@ -138,23 +140,30 @@ enum Moments<'a> {
     Days(&'a PrimitiveArray<Date32Type>),
     Millis(&'a PrimitiveArray<TimestampMillisecondType>),
     Micros(&'a PrimitiveArray<TimestampMicrosecondType>),
+    Nanos(&'a PrimitiveArray<TimestampNanosecondType>),
+    /// Of a day, which is then 1970-01-01; only `hour` looks at it.
+    Time(&'a PrimitiveArray<Time32MillisecondType>),
 }
 
 impl<'a> Moments<'a> {
     fn of(array: &'a ArrayRef) -> Result<Self> {
-        let found = (array.as_primitive_opt(), array.as_primitive_opt(), array.as_primitive_opt());
-        match found {
-            (Some(days), _, _) => Ok(Moments::Days(days)),
-            (_, Some(ms), _) => Ok(Moments::Millis(ms)),
-            (_, _, Some(us)) => Ok(Moments::Micros(us)),
-            _ => Err(Error::internal(format!("an expr over {}", array.data_type()))),
-        }
+        let found = [
+            array.as_primitive_opt().map(Moments::Days),
+            array.as_primitive_opt().map(Moments::Millis),
+            array.as_primitive_opt().map(Moments::Micros),
+            array.as_primitive_opt().map(Moments::Nanos),
+            array.as_primitive_opt().map(Moments::Time),
+        ];
+        let found = found.into_iter().flatten().next();
+        found.ok_or_else(|| Error::internal(format!("an expr over {}", array.data_type())))
     }
     fn len(&self) -> usize {
         match self {
             Moments::Days(a) => a.len(),
             Moments::Millis(a) => a.len(),
             Moments::Micros(a) => a.len(),
+            Moments::Nanos(a) => a.len(),
+            Moments::Time(a) => a.len(),
         }
     }
     fn get(&self, i: usize) -> Option<Moment> {
@@ -166,6 +175,8 @@ impl<'a> Moments<'a> {
             Moments::Days(a) => a.is_valid(i).then(|| Moment { day: a.value(i), hour: 0 }),
             Moments::Millis(a) => a.is_valid(i).then(|| split(a.value(i), DAY_US / 1000)),
             Moments::Micros(a) => a.is_valid(i).then(|| split(a.value(i), DAY_US)),
+            Moments::Nanos(a) => a.is_valid(i).then(|| split(a.value(i), DAY_US * 1000)),
+            Moments::Time(a) => a.is_valid(i).then(|| split(a.value(i).into(), DAY_US / 1000)),
         }
     }
     fn numbers<T: ArrowPrimitiveType>(&self, f: impl Fn(Moment) -> T::Native) -> PrimitiveArray<T> {

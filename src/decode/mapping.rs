@@ -21,7 +21,7 @@ pub struct ColumnSpec {
     pub meta: Option<String>,
     /// Computed from other columns of the table: `date(ts)`.
     pub expr: Option<String>,
-    /// What a number means in a DATE or TIMESTAMP column: `s ms us ns` since 1970-01-01 UTC, or `d` (days) for a DATE.
+    /// What a number means in a DATE, TIME or TIMESTAMP column: `s ms us ns` since 1970-01-01 UTC (a TIME: since midnight), or `d` (days) for a DATE.
     pub unit: Option<String>,
 }
 
@@ -118,7 +118,7 @@ pub struct ColumnMapping {
     pub nullable: bool,
     /// Where the value comes from.
     pub from: ValueFrom,
-    /// What a number in a DATE or TIMESTAMP column means.
+    /// What a number in a DATE, TIME or TIMESTAMP column means.
     pub unit: Option<Unit>,
 }
 
@@ -210,11 +210,8 @@ fn column(spec: &ColumnSpec, ty: &DataType, nullable: bool, specs: &[ColumnSpec]
 
 /// What records can be decoded into so far.
 fn decodable((ty, nullable): (DataType, bool)) -> Result<(DataType, bool)> {
-    use DataType::*;
-    match ty {
-        Binary(_) | VarBinary(_) | Time(_) | Timestamp(0..=2 | 4..=5 | 7..) | TimestampLtz(0..=2 | 4..=5 | 7..) => {}
-        ref nested if nested.is_nested() => {}
-        _ => return Ok((ty, nullable)),
+    if !ty.is_nested() {
+        return Ok((ty, nullable));
     }
     Err(Error::invalid(format!("records cannot be decoded into {ty} yet")).hint("leave the column out"))
 }
@@ -234,8 +231,8 @@ fn parse_unit(text: &str, ty: &DataType, from: &ValueFrom) -> Result<Unit> {
         _ => return Err(Error::invalid(format!("unit: {text:?} is unknown")).hint("write s, ms, us or ns (or d, days, for a DATE)")),
     };
     match ty {
-        DataType::Date | DataType::Timestamp(_) | DataType::TimestampLtz(_) => Ok(unit),
-        other => Err(Error::invalid(format!("unit: {text} is for DATE and TIMESTAMP columns, and this one is {other}"))
+        DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => Ok(unit),
+        other => Err(Error::invalid(format!("unit: {text} is for DATE, TIME and TIMESTAMP columns, and this one is {other}"))
             .hint("remove unit, or change the type")),
     }
 }
@@ -362,7 +359,7 @@ mod tests {
             (
                 vec![with(&|s| s.unit = Some("ms".into()), "n", "INT")],
                 vec![],
-                "column \"n\": unit: ms is for DATE and TIMESTAMP columns, and this one is INT; remove unit, or change the type",
+                "column \"n\": unit: ms is for DATE, TIME and TIMESTAMP columns, and this one is INT; remove unit, or change the type",
             ),
             (
                 vec![with(&|s| s.unit = Some("min".into()), "t", "TIMESTAMP(3)")],

@@ -8,6 +8,7 @@ mod csv;
 mod expr;
 mod infer;
 mod json;
+mod leaf;
 mod mapping;
 mod rows;
 mod scalar;

@@ -26,6 +26,8 @@ pub(super) fn scalar(array: &ArrayRef, row: usize) -> Result<Option<Scalar>> {
         A::Date32 => Scalar::Date(array.as_primitive::<t::Date32Type>().value(row)),
         A::Timestamp(TimeUnit::Millisecond, _) => Scalar::Timestamp(array.as_primitive::<t::TimestampMillisecondType>().value(row) * 1000),
         A::Timestamp(TimeUnit::Microsecond, _) => Scalar::Timestamp(array.as_primitive::<t::TimestampMicrosecondType>().value(row)),
+        A::Timestamp(TimeUnit::Nanosecond, _) => Scalar::TimestampNanos(array.as_primitive::<t::TimestampNanosecondType>().value(row)),
+        A::Time32(TimeUnit::Millisecond) => Scalar::Time(array.as_primitive::<t::Time32MillisecondType>().value(row)),
         other => return Err(Error::internal(format!("a column of {other}"))),
     }))
 }
@@ -46,8 +48,8 @@ pub(super) fn key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Result<()>
         A::Binary => sized(array.as_binary::<i32>().value(row)),
         _ => match scalar(array, row)? {
             Some(Scalar::Bool(v)) => out.push(v.into()),
-            Some(Scalar::Int(v) | Scalar::Timestamp(v)) => out.extend_from_slice(&v.to_le_bytes()),
-            Some(Scalar::Date(v)) => out.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::Int(v) | Scalar::Timestamp(v) | Scalar::TimestampNanos(v)) => out.extend_from_slice(&v.to_le_bytes()),
+            Some(Scalar::Date(v) | Scalar::Time(v)) => out.extend_from_slice(&v.to_le_bytes()),
             Some(Scalar::Float(v)) => out.extend_from_slice(&v.to_bits().to_le_bytes()),
             Some(Scalar::Double(v)) => out.extend_from_slice(&v.to_bits().to_le_bytes()),
             Some(Scalar::Decimal(v)) => out.extend_from_slice(&v.to_le_bytes()),

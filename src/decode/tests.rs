@@ -112,6 +112,34 @@ const JSON: &[(&str, &str, &str, &str)] = &[
     ("BYTES", "", "\"\"", "b\"\""),
     ("BYTES", "", "\"a\"", "! \"a\" is not base64"),
     ("BYTES", "", "7", "! 7 is not a text of base64"),
+    ("BINARY(3)", "", "\"AAH/\"", "b\"\\0\\x01\\xff\""),
+    ("BINARY(3)", "", "\"AAE=\"", "! \"AAE=\" is 2 bytes, exactly 3 fit"),
+    ("BINARY(3)", "", "\"AAH/AA\"", "! \"AAH/AA\" is 4 bytes, exactly 3 fit"),
+    ("BINARY(3)", "", "null", "NULL"),
+    ("BINARY(3)", "", "\"?\"", "! \"?\" is not base64"),
+    ("VARBINARY(2)", "", "\"\"", "b\"\""),
+    ("VARBINARY(2)", "", "\"AAE\"", "b\"\\0\\x01\""),
+    ("VARBINARY(2)", "", "\"AAH/\"", "! \"AAH/\" is 3 bytes, at most 2 fit"),
+    ("VARBINARY(2)", "", "[0]", "! [0] is not a text of base64"),
+    ("TIME(3)", "", "\"12:34:56.789\"", "12:34:56.789"),
+    ("TIME(3)", "", "\"00:00\"", "00:00:00"),
+    ("TIME(3)", "", "\" 23:59:59.9999 \"", "23:59:59.999"),
+    ("TIME(9)", "", "\"12:34:56.789999\"", "12:34:56.789"),
+    ("TIME(0)", "", "\"12:34:56.789\"", "12:34:56"),
+    ("TIME(1)", "", "\"12:34:56.789\"", "12:34:56.700"),
+    ("TIME(3)", "", "\"24:00:00\"", "! \"24:00:00\" is a time of day that does not exist"),
+    ("TIME(3)", "", "\"12:00:00+02:00\"", "! \"12:00:00+02:00\" has an offset, and a TIME has none"),
+    ("TIME(3)", "", "\"noon\"", "! \"noon\" is not written HH:MM:SS[.f]"),
+    ("TIME(3)", "", "\"\"", "! \"\" is empty"),
+    ("TIME(3)", "", "45296789", "! 45296789 is a number, and the column does not say of what (set unit: s, ms, us or ns, since midnight)"),
+    ("TIME(3)", "", "true", "! true is not a time of day"),
+    ("TIME(3)", "ms", "45296789", "12:34:56.789"),
+    ("TIME(3)", "ms", "\"45296789\"", "12:34:56.789"),
+    ("TIME(3)", "s", "0.25", "00:00:00.250"),
+    ("TIME(3)", "ns", "86399999999999", "23:59:59.999"),
+    ("TIME(3)", "s", "86400", "! 86400 is not within a day, from 0 to before 24 hours"),
+    ("TIME(3)", "us", "-1", "! -1 is not within a day, from 0 to before 24 hours"),
+    ("TIME(3)", "s", "1e99", "! 1e99 is not within a day, from 0 to before 24 hours"),
     ("DATE", "", "\"2024-02-29\"", "2024-02-29"),
     ("DATE", "", "\"2023-02-29\"", "! \"2023-02-29\" is a date that does not exist"),
     ("DATE", "", "\"29.02.2024\"", "! \"29.02.2024\" is not written YYYY-MM-DD"),
@@ -143,6 +171,39 @@ const JSON: &[(&str, &str, &str, &str)] = &[
     ("TIMESTAMP(6)", "s", "1e300", "! 1e300 is outside the years 0001 to 9999"),
     ("TIMESTAMP(6)", "s", "253402300800", "! 253402300800 is outside the years 0001 to 9999"),
     ("TIMESTAMP(6)", "ms", "\"2026-01-02 03:04:05\"", "2026-01-02T03:04:05"),
+    ("TIMESTAMP(0)", "", "\"1969-12-31 23:59:59.9\"", "1969-12-31T23:59:59"),
+    ("TIMESTAMP(1)", "s", "-0.25", "1969-12-31T23:59:59.700"),
+    ("TIMESTAMP(4)", "", "\"2026-01-02 03:04:05.123456\"", "2026-01-02T03:04:05.123400"),
+    ("TIMESTAMP(5)", "us", "-1", "1969-12-31T23:59:59.999990"),
+    ("TIMESTAMP(7)", "", "\"2026-01-02 03:04:05.123456789\"", "2026-01-02T03:04:05.123456700"),
+    ("TIMESTAMP(8)", "ns", "-1", "1969-12-31T23:59:59.999999990"),
+    ("TIMESTAMP(9)", "", "\"2026-01-02T03:04:05.1234567899+02:00\"", "2026-01-02T01:04:05.123456789"),
+    ("TIMESTAMP(9)", "", "\"1969-12-31 23:59:59.999999999\"", "1969-12-31T23:59:59.999999999"),
+    ("TIMESTAMP(9)", "", "\"2026-01-02\"", "2026-01-02T00:00:00"),
+    ("TIMESTAMP(9)", "ns", "1700000000123456789", "2023-11-14T22:13:20.123456789"),
+    ("TIMESTAMP(9)", "s", "1700000000.123456789", "2023-11-14T22:13:20.123456789"),
+    ("TIMESTAMP(9)", "ms", "\"1700000000123.456789\"", "2023-11-14T22:13:20.123456789"),
+    ("TIMESTAMP(9)", "us", "1700000000123456.7", "2023-11-14T22:13:20.123456700"),
+    ("TIMESTAMP(9)", "", "\"2262-04-11 23:47:16.854775807\"", "2262-04-11T23:47:16.854775807"),
+    ("TIMESTAMP(9)", "", "\"1677-09-21 00:12:43.145224192\"", "1677-09-21T00:12:43.145224192"),
+    (
+        "TIMESTAMP(9)",
+        "",
+        "\"2262-04-11 23:47:16.854775808\"",
+        "! \"2262-04-11 23:47:16.854775808\" is outside what nanoseconds can hold, 1677-09-21 00:12:43.145224192 to \
+         2262-04-11 23:47:16.854775807 (precision 6 holds more)",
+    ),
+    (
+        "TIMESTAMP(7)",
+        "s",
+        "-62000000000",
+        "! -62000000000 is outside what nanoseconds can hold, 1677-09-21 00:12:43.145224192 to \
+         2262-04-11 23:47:16.854775807 (precision 6 holds more)",
+    ),
+    ("TIMESTAMP(9)", "s", "1e300", "! 1e300 is outside the years 0001 to 9999"),
+    ("TIMESTAMP(9)", "s", "253402300800", "! 253402300800 is outside the years 0001 to 9999"),
+    ("TIMESTAMP(9)", "", "\"yesterday\"", "! \"yesterday\" is not written YYYY-MM-DD HH:MM:SS[.f] or as RFC 3339"),
+    ("TIMESTAMP(9) WITH LOCAL TIME ZONE", "", "\"2026-01-02T03:04:05.5-05:00\"", "2026-01-02T08:04:05.500Z"),
     ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "", "\"2026-01-02T03:04:05-05:00\"", "2026-01-02T08:04:05Z"),
     ("TIMESTAMP(6) WITH LOCAL TIME ZONE", "", "\"2026-01-02 03:04:05\"", "2026-01-02T03:04:05Z"),
 ];
@@ -345,6 +406,16 @@ fn exprs_compute_from_other_columns() {
     assert_eq!(row(1), ["1969-12-31", "1969-12-31T23:59:59", "1969-12-31", "1969", "12", "31", "23"]);
     assert_eq!(row(2), ["NULL"; 7]);
 
+    let m = mapping(&[
+        spec("ts", "TIMESTAMP(9)"),
+        expr("d", "DATE", "date(ts)"),
+        expr("h", "INT", "hour(ts)"),
+        spec("t", "TIME(3)"),
+        expr("th", "INT", "hour(t)"),
+    ]);
+    let decoded = json(&m, &["{\"ts\":\"1969-12-31 23:59:59.999999999\",\"t\":\"21:00\"}"]);
+    assert_eq!([1, 2, 4].map(|c| cell(&decoded.batch, c, 0)), ["1969-12-31", "23", "21"]);
+
     let m = mapping(&[spec("ts", "TIMESTAMP(6)"), expr("dt", "STRING NOT NULL", "date(ts)")]);
     let decoded = json(&m, &["{}", "{\"ts\":\"2026-03-04 05:06:07\"}"]);
     assert_eq!(decoded.rejects[0].error, "column dt is NOT NULL, but date(ts) is null, as ts is");
@@ -416,6 +487,8 @@ fn passing(check: &str, rows: &[&str]) -> Vec<usize> {
             spec("d", "DATE"),
             spec("ts", "TIMESTAMP(3)"),
             spec("te", "TIMESTAMP(6)"),
+            spec("tn", "TIMESTAMP(9)"),
+            spec("tm", "TIME(3)"),
             spec("odd name", "INT"),
         ],
         &[check],
@@ -458,6 +531,11 @@ fn checks_compare_exactly_and_let_unknown_through() {
     assert_eq!(passing("amount between 0 and 0.005", &amounts), [1, 3]);
     assert_eq!(passing("amount not between 0 and 0.005", &amounts), [0, 2, 3]);
     assert_eq!(passing("name like 'a%_'", &["{\"name\":\"ab\"}", "{\"name\":\"a\"}", "{}"]), [0, 2]);
+    let fine = ["{\"tn\":\"2026-01-01 00:00:00.000000001\"}", "{\"tn\":\"2026-01-01 00:00:00.000000002\"}"];
+    assert_eq!(passing("tn <= '2026-01-01 00:00:00.000000001'", &fine), [0]);
+    assert_eq!(passing("tn < '9999-12-31' and tn > '0001-01-01'", &fine), [0, 1]);
+    assert_eq!(passing("te < tn", &["{\"te\":\"2026-01-01\",\"tn\":\"2026-01-01 00:00:00.000000001\"}"]), [0]);
+    assert_eq!(passing("tm < '12:00'", &["{\"tm\":\"11:59:59.999\"}", "{\"tm\":\"12:00:00\"}", "{}"]), [0, 2]);
     assert_eq!(passing("`odd name` <> 3", &["{\"odd name\":3}", "{\"odd name\":4}"]), [1]);
 }
 
@@ -476,8 +554,11 @@ fn a_wrong_check_points_at_the_place() {
         ("1 = 1", 0, "compares two values, and no column"),
         ("amount >> 0", 8, "expected a column or a value"),
         ("amount >= 'x'", 10, "column amount is DECIMAL(4, 2); compare it with a number, without quotes"),
-        ("status = 1", 0, "status is no column (the columns are: amount, näme; a text stands in quotes)"),
+        ("status = 1", 0, "status is no column (the columns are: amount, näme, t, b; a text stands in quotes)"),
         ("näme = 1", 7, "column näme is STRING; compare it with a text in quotes"),
+        ("t = 12", 4, "column t is TIME(0); compare it with a text like '12:30:00'"),
+        ("t = '12'", 4, "12 is not written HH:MM:SS[.f] (column t is TIME(0))"),
+        ("b = 'x'", 4, "column b is BINARY(2), which only is null and is not null are for"),
         ("amount = null", 9, "nothing equals null; write is null or is not null"),
         ("amount in ()", 11, "expected a column or a value"),
         ("amount in (1", 12, "expected ) or a comma"),
@@ -493,7 +574,7 @@ fn a_wrong_check_points_at_the_place() {
         ("amount like '1%'", 12, "column amount is DECIMAL(4, 2), and like is for texts"),
         ("amount < NaN", 9, "is not a number of at most 38 digits"),
     ] {
-        let specs = [spec("amount", "DECIMAL(4, 2)"), spec("näme", "STRING")];
+        let specs = [spec("amount", "DECIMAL(4, 2)"), spec("näme", "STRING"), spec("t", "TIME"), spec("b", "BINARY(2)")];
         let error = Mapping::build(&specs, &[check.to_owned()], OnNewField::Ignore, &[]).unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Invalid);
         assert_eq!(error.message(), format!("check: {want}\n    {check}\n    {}^", " ".repeat(at)));

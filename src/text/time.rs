@@ -2,6 +2,8 @@
 
 /// Microseconds of a day.
 pub(crate) const DAY_US: i64 = 86_400_000_000;
+/// Nanoseconds of a day.
+pub(crate) const DAY_NS: i128 = DAY_US as i128 * 1000;
 const FIRST_DAY: i32 = -719_162; // 0001-01-01
 const LAST_DAY: i32 = 2_932_896; // 9999-12-31
 const DATE_FORM: &str = "is not written YYYY-MM-DD";
@@ -85,34 +87,76 @@ pub(crate) fn parse_date(text: &[u8]) -> Result<i32, &'static str> {
 pub(crate) struct Stamp {
     /// Microseconds since 1970-01-01 00:00, in UTC when an offset was given.
     pub(crate) us: i64,
+    /// Nanoseconds beyond them, 0 to 999.
+    pub(crate) nanos: i64,
     /// Was there an offset (`Z`, `+02:00`)?
     pub(crate) offset: bool,
     /// Digits after the second.
     pub(crate) fraction: usize,
 }
 
-/// Reads RFC 3339, `YYYY-MM-DD HH:MM[:SS[.f]]` with or without an offset, or a date alone (midnight). Digits below the microsecond are cut off.
+/// Reads RFC 3339, `YYYY-MM-DD HH:MM[:SS[.f]]` with or without an offset, or a date alone (midnight). Digits below the nanosecond are cut off.
 pub(crate) fn parse_timestamp(text: &[u8]) -> Result<Stamp, &'static str> {
     const FORM: &str = "is not written YYYY-MM-DD HH:MM:SS[.f] or as RFC 3339";
     let day = leading_date(text).map_err(|e| if e == DATE_FORM { FORM } else { e })?;
     if text.len() == 10 {
-        return Ok(Stamp { us: i64::from(day) * DAY_US, offset: false, fraction: 0 });
+        return Ok(Stamp { us: i64::from(day) * DAY_US, nanos: 0, offset: false, fraction: 0 });
     }
-    let (hour, minute) = match (text[10], two(text, 11), text.get(13), two(text, 14)) {
-        (b'T' | b't' | b' ', Some(hour), Some(b':'), Some(minute)) => (hour, minute),
-        _ => return Err(FORM),
+    if !matches!(text[10], b'T' | b't' | b' ') {
+        return Err(FORM);
+    }
+    let clock = clock(&text[11..], FORM)?;
+    let offset = offset_seconds(&text[11 + clock.length..]).ok_or(FORM)?;
+    let seconds = clock.seconds - offset.unwrap_or(0);
+    let us = micros_in_range(i64::from(day) * DAY_US + seconds * 1_000_000 + clock.nanos / 1000)?;
+    Ok(Stamp { us, nanos: clock.nanos % 1000, offset: offset.is_some(), fraction: clock.fraction })
+}
+
+/// Reads `HH:MM[:SS[.f]]`; microseconds since midnight.
+pub(crate) fn parse_time(text: &[u8]) -> Result<i64, &'static str> {
+    const FORM: &str = "is not written HH:MM:SS[.f]";
+    let clock = clock(text, FORM)?;
+    if clock.length < text.len() {
+        return Err(match offset_seconds(&text[clock.length..]) {
+            Some(_) => "has an offset, and a TIME has none",
+            None => FORM,
+        });
+    }
+    Ok(clock.seconds * 1_000_000 + clock.nanos / 1000)
+}
+
+/// A time of day at the beginning of a text.
+struct Clock {
+    /// Since midnight.
+    seconds: i64,
+    /// Beyond them.
+    nanos: i64,
+    /// Digits after the second.
+    fraction: usize,
+    /// Bytes of the text.
+    length: usize,
+}
+
+#[inline]
+fn clock(text: &[u8], form: &'static str) -> Result<Clock, &'static str> {
+    let (hour, minute) = match (two(text, 0), text.get(2), two(text, 3)) {
+        (Some(hour), Some(b':'), Some(minute)) => (hour, minute),
+        _ => return Err(form),
     };
-    let (mut at, mut second, mut micros, mut fraction) = (16, 0, 0i64, 0);
-    if text.get(16) == Some(&b':') {
-        second = two(text, 17).ok_or(FORM)?;
-        at = 19;
-        if text.get(19) == Some(&b'.') {
-            fraction = text[20..].iter().take_while(|b| b.is_ascii_digit()).count();
-            let digit = |i: usize| if i < fraction { i64::from(text[20 + i] - b'0') } else { 0 };
-            micros = (0..6).fold(0, |n, i| n * 10 + digit(i));
-            at = 20 + fraction;
+    let (mut length, mut second, mut nanos, mut fraction) = (5, 0, 0i64, 0);
+    if text.get(5) == Some(&b':') {
+        second = two(text, 6).ok_or(form)?;
+        length = 8;
+        if text.get(8) == Some(&b'.') {
+            fraction = text[9..].iter().take_while(|b| b.is_ascii_digit()).count();
+            let digit = |i: usize| if i < fraction { i64::from(text[9 + i] - b'0') } else { 0 };
+            nanos = (0..6).fold(0, |n, i| n * 10 + digit(i)) * 1000;
+            if fraction > 6 {
+                nanos += (6..9).fold(0, |n, i| n * 10 + digit(i));
+            }
+            length = 9 + fraction;
             if fraction == 0 {
-                return Err(FORM);
+                return Err(form);
             }
         }
     }
@@ -122,10 +166,7 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Result<Stamp, &'static str> {
     if hour > 23 || minute > 59 || second > 59 {
         return Err("is a time of day that does not exist");
     }
-    let offset = offset_seconds(&text[at..]).ok_or(FORM)?;
-    let seconds = i64::from(hour * 3600 + minute * 60 + second) - offset.unwrap_or(0);
-    let us = micros_in_range(i64::from(day) * DAY_US + seconds * 1_000_000 + micros)?;
-    Ok(Stamp { us, offset: offset.is_some(), fraction })
+    Ok(Clock { seconds: i64::from(hour * 3600 + minute * 60 + second), nanos, fraction, length })
 }
 
 /// `Z`, `+02:00`, `+0200`, `+02`, one blank before it or none; `Some(None)` when there is nothing.
@@ -173,6 +214,20 @@ mod tests {
     }
 
     #[test]
+    fn forms_of_times() {
+        let us = |t: &str| parse_time(t.as_bytes());
+        assert_eq!(us("00:00"), Ok(0));
+        assert_eq!(us("12:34:56"), Ok(45_296_000_000));
+        assert_eq!(us("23:59:59.9999999"), Ok(DAY_US - 1));
+        for bad in ["", "12", "12:3", "12:34:", "12:34:5", "12:34:56.", "12:34:56x", "2026-01-02 12:34", "1:02:03"] {
+            assert_eq!(us(bad), Err("is not written HH:MM:SS[.f]"), "{bad}");
+        }
+        assert_eq!(us("12:34:56Z"), Err("has an offset, and a TIME has none"));
+        assert_eq!(us("24:00:00"), Err("is a time of day that does not exist"));
+        assert_eq!(us("23:59:60"), Err("is a leap second, which tables cannot hold"));
+    }
+
+    #[test]
     fn forms_of_timestamps() {
         let us = |t: &str| parse_timestamp(t.as_bytes()).map(|s| s.us);
         let base = 1_767_323_045_000_000; // 2026-01-02T03:04:05Z
@@ -184,6 +239,8 @@ mod tests {
         assert_eq!(us("2026-01-02T05:04:05.5+02:00"), Ok(base + 500_000));
         assert_eq!(us("2026-01-02T05:04:05 +0200"), Ok(base));
         assert_eq!(us("2026-01-01T22:04:05.1234567-05"), Ok(base + 123_456));
+        let stamp = parse_timestamp(b"1969-12-31T23:59:59.1234567899").unwrap();
+        assert_eq!((stamp.us, stamp.nanos, stamp.fraction), (-876_544, 789, 10));
         for bad in [
             "",
             "2026",
