@@ -5,7 +5,8 @@ use crate::cli::args::FilesArgs;
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::tables::{open, pick};
 use crate::error::Result;
-use crate::schema::Scalar;
+use crate::format::paimon::paths::sql_text;
+use crate::schema::{DataType, Scalar};
 use crate::table::Table;
 
 /// Lists them.
@@ -35,12 +36,13 @@ pub(crate) async fn files(args: FilesArgs, output: &mut Output) -> Result<(), Fa
 
 fn partition(table: &Table, values: &[Option<Scalar>]) -> Vec<(String, Value)> {
     let schema = table.schema();
-    let named = schema.partition_by.iter().zip(values);
-    named.map(|(name, value)| (name.clone(), Value::or_null(value.as_ref(), scalar))).collect()
+    let fields = schema.partition_indices().into_iter().map(|i| &schema.fields[i]);
+    let named = fields.zip(values);
+    named.map(|(f, value)| (f.name.clone(), Value::or_null(value.as_ref(), |v| scalar(&f.data_type, v)))).collect()
 }
 
-/// A partition value; the types that can partition, the rest as its debug form.
-fn scalar(value: &Scalar) -> Value {
+/// A partition value.
+fn scalar(data_type: &DataType, value: &Scalar) -> Value {
     match value {
         Scalar::Bool(v) => Value::Bool(*v),
         Scalar::Int(v) => Value::Int(*v),
@@ -49,7 +51,7 @@ fn scalar(value: &Scalar) -> Value {
             Some(date) => Value::Text(date.to_string()),
             None => Value::Int((*days).into()),
         },
-        other => Value::Text(format!("{other:?}")),
+        other => Value::Text(sql_text(data_type, other)),
     }
 }
 
@@ -101,7 +103,9 @@ mod tests {
 
     #[test]
     fn partition_values_are_shown_as_in_sql() {
-        assert_eq!(scalar(&Scalar::Date(0)), Value::text("1970-01-01"));
-        assert_eq!(scalar(&Scalar::String(String::new())), Value::text(""));
+        assert_eq!(scalar(&DataType::Date, &Scalar::Date(0)), Value::text("1970-01-01"));
+        assert_eq!(scalar(&DataType::String, &Scalar::String(String::new())), Value::text(""));
+        assert_eq!(scalar(&DataType::Decimal { precision: 9, scale: 2 }, &Scalar::Decimal(-5)), Value::text("-0.05"));
+        assert_eq!(scalar(&DataType::Timestamp(3), &Scalar::Timestamp(1_000)), Value::text("1970-01-01 00:00:00.001"));
     }
 }

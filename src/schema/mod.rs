@@ -125,12 +125,9 @@ impl Field {
     }
     /// Checks that a table may be partitioned by this column. `Invalid` otherwise.
     pub fn check_partition(&self) -> Result<()> {
-        if self.data_type.can_partition() {
-            return Ok(());
-        }
-        let what =
-            format!("the column `{}` of type {} cannot partition a table: engines spell its values differently", self.name, self.data_type);
-        Err(Error::invalid(what).hint("partition by a BOOLEAN, an integer, CHAR, VARCHAR, STRING or DATE; `date(ts)` makes a DATE"))
+        let Some(why) = self.data_type.unfit_to_partition() else { return Ok(()) };
+        let what = format!("the column `{}` of type {} cannot partition a table: {why}", self.name, self.data_type);
+        Err(Error::invalid(what).hint("partition by another column, or by a STRING that you make of this one; `date(ts)` makes a DATE"))
     }
     /// The Arrow form.
     pub fn to_arrow(&self) -> arrow_types::Field {

@@ -137,10 +137,23 @@ impl DataType {
         })
     }
 
-    /// May a table be partitioned by a column of this type? Only types whose directory names all engines spell alike.
+    /// May a table be partitioned by a column of this type? Only types whose directory names engines spell alike.
     pub fn can_partition(&self) -> bool {
-        use DataType::*;
-        matches!(self, Boolean | TinyInt | SmallInt | Int | BigInt | Char(_) | VarChar(_) | String | Date)
+        self.unfit_to_partition().is_none()
+    }
+
+    /// Why a table cannot be partitioned by a column of this type; `None`: it can.
+    pub(crate) fn unfit_to_partition(&self) -> Option<&'static str> {
+        match self {
+            DataType::Float | DataType::Double => {
+                Some("Java's versions and pypaimon spell its values differently, so not every reader would find them")
+            }
+            DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => {
+                Some("Java names their directories by where the value lies in memory, and finds them no more")
+            }
+            nested if nested.is_nested() => Some("its values have parts"),
+            _ => None,
+        }
     }
 
     /// Is it made of other types?

@@ -1,5 +1,7 @@
 //! Every name and path of a table, relative to its root, `/` between segments.
 
+use chrono::{Datelike as _, Timelike as _};
+
 use super::options::{RawOptions, TableOptions};
 use crate::datafile::Layout;
 use crate::error::{Error, Result};
@@ -74,6 +76,22 @@ impl PaimonLayout {
         }
     }
 
+    /// Checks that directories of these partition columns can be spelt so that every reader finds them. `Invalid` names the column.
+    pub(crate) fn check(schema: &Schema, options: &TableOptions) -> Result<()> {
+        let zoned = |f: &&Field| matches!(f.data_type, DataType::TimestampLtz(_)) && schema.partition_by.contains(&f.name);
+        match schema.fields.iter().find(zoned) {
+            Some(f) if !options.partition_legacy_name => {
+                let what = format!(
+                    "the column `{}` of type {} cannot partition a table with `partition.legacy-name` = false",
+                    f.name, f.data_type
+                );
+                Err(Error::invalid(format!("{what}: Java spells its values in the time zone that a program happens to run in"))
+                    .hint("leave the option out, or partition by a DATE"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Of a table of any writer, of which only partition columns and raw options are known: nothing is refused.
     pub(crate) fn of_any(partition_fields: Vec<Field>, options: &RawOptions) -> PaimonLayout {
         let text = |key: &str| options.get(key).cloned();
@@ -121,14 +139,15 @@ impl PaimonLayout {
     pub fn partition_label(&self, partition: &[Option<Scalar>]) -> String {
         let one = |(f, v): (&Field, &Option<Scalar>)| match v {
             None => format!("{}=null", f.name),
-            Some(v) => format!("{}={}", f.name, spell(v, false).unwrap_or_else(|| format!("{v:?}"))),
+            Some(v) => format!("{}={}", f.name, sql_text(&f.data_type, v)),
         };
         self.partition_fields.iter().zip(partition).map(one).collect::<Vec<_>>().join("/")
     }
 
     fn text(&self, field: &Field, value: Option<&Scalar>) -> Result<String> {
         let Some(value) = value else { return Ok(self.default_name.clone()) };
-        let text = spell(value, self.legacy_name).ok_or_else(|| {
+        let zoned = matches!(field.data_type, DataType::TimestampLtz(_)) && !self.legacy_name;
+        let text = spell(&field.data_type, value, self.legacy_name).filter(|_| !zoned).ok_or_else(|| {
             let what = format!("the partition column `{}` has the value {value:?}, which has no directory name", field.name);
             Error::invalid(what).hint("partition by another column")
         })?;
@@ -142,20 +161,96 @@ impl Layout for PaimonLayout {
     }
 }
 
-/// A value as text. Legacy: a date is its number of days. `None`: a type that does not partition, or a year that has not four digits.
-fn spell(value: &Scalar, legacy: bool) -> Option<String> {
+/// A value as SQL spells it; what has no such text in its debug form.
+pub fn sql_text(data_type: &DataType, value: &Scalar) -> String {
+    spell(data_type, value, false).unwrap_or_else(|| format!("{value:?}"))
+}
+
+/// A value as text: legacy by Java's `toString` of the internal value, else as a cast to a string makes it. `None`: a type that does not
+/// partition, or where a cast makes only four digits of a year, another year.
+fn spell(data_type: &DataType, value: &Scalar, legacy: bool) -> Option<String> {
     match value {
         Scalar::Bool(v) => Some(v.to_string()),
         Scalar::Int(v) => Some(v.to_string()),
         Scalar::String(v) => Some(v.clone()),
+        Scalar::Decimal(v) => match data_type {
+            DataType::Decimal { scale, .. } => Some(decimal(*v, usize::from(*scale))),
+            _ => None,
+        },
         Scalar::Date(v) if legacy => Some(v.to_string()),
-        Scalar::Date(v) => {
-            let date = chrono::DateTime::from_timestamp(i64::from(*v) * 86_400, 0)?.date_naive();
-            use chrono::Datelike as _;
-            (0..=9999).contains(&date.year()).then(|| date.format("%Y-%m-%d").to_string())
-        }
+        Scalar::Date(v) => sql_date(chrono::NaiveDate::from_epoch_days(*v)?),
+        Scalar::Time(ms) if legacy => Some(ms.to_string()),
+        Scalar::Time(ms) => Some(sql_time(u32::try_from(*ms).ok()?, precision(data_type)?)),
+        Scalar::Timestamp(us) => wall_clock(us.div_euclid(1_000_000), us.rem_euclid(1_000_000) * 1000, precision(data_type)?, legacy),
+        Scalar::TimestampNanos(ns) => wall_clock(ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000), precision(data_type)?, legacy),
         _ => None,
     }
+}
+
+fn precision(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::Time(p) | DataType::Timestamp(p) | DataType::TimestampLtz(p) => Some(usize::from(*p)),
+        _ => None,
+    }
+}
+
+/// Without exponent, with all digits of the scale.
+fn decimal(unscaled: i128, scale: usize) -> String {
+    let sign = if unscaled < 0 { "-" } else { "" };
+    let digits = format!("{:0width$}", unscaled.unsigned_abs(), width = scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    let point = if scale == 0 { "" } else { "." };
+    format!("{sign}{whole}{point}{fraction}")
+}
+
+fn sql_date(date: chrono::NaiveDate) -> Option<String> {
+    (0..=9999).contains(&date.year()).then(|| date.format("%Y-%m-%d").to_string())
+}
+
+/// Fractions end with their last digit that is not zero, or with the first.
+fn sql_time(ms: u32, precision: usize) -> String {
+    let text = format!("{:02}:{:02}:{:02}", ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    if precision == 0 {
+        return text;
+    }
+    let digits = format!("{:03}", ms % 1000);
+    let cut = &digits[..precision.min(3)];
+    let short = cut.trim_end_matches('0');
+    format!("{text}.{}", if short.is_empty() { "0" } else { short })
+}
+
+fn wall_clock(seconds: i64, nanos: i64, precision: usize, legacy: bool) -> Option<String> {
+    let at = chrono::DateTime::from_timestamp(seconds, u32::try_from(nanos).ok()?)?.naive_utc();
+    let nine = format!("{nanos:09}");
+    if !legacy {
+        // Finer than its type it has all its digits.
+        let zeros = nine.len() - nine.trim_end_matches('0').len();
+        let fraction = &nine[..nine.len() - zeros.min(9 - precision.min(9))];
+        let point = if fraction.is_empty() { "" } else { "." };
+        return Some(format!("{} {}{point}{fraction}", sql_date(at.date())?, at.format("%H:%M:%S")));
+    }
+    let year = match at.year() {
+        y @ 10_000.. => format!("+{y}"),
+        y @ 0.. => format!("{y:04}"),
+        y => format!("-{:04}", y.unsigned_abs()),
+    };
+    let mut text = format!("{year}{}", at.format("-%m-%dT%H:%M"));
+    if at.second() > 0 || nanos > 0 {
+        text.push_str(&at.format(":%S").to_string());
+    }
+    if nanos > 0 {
+        // Groups of three digits, as many as are needed.
+        let groups = if nine.ends_with("000000") {
+            3
+        } else if nine.ends_with("000") {
+            6
+        } else {
+            9
+        };
+        text.push('.');
+        text.push_str(&nine[..groups]);
+    }
+    Some(text)
 }
 
 /// The characters that count as blank in the format: not the non-breaking spaces, but the four separators of ASCII.
@@ -218,6 +313,61 @@ mod tests {
         assert_eq!(new.file_path(&values, 0, "u", 3).unwrap(), "data/d=2024-01-02/b=true/n=-5/bucket-0/data-u-3.parquet");
         assert_eq!(old.partition_label(&values), "d=2024-01-02/b=true/n=-5");
         assert!(new.bucket_dir(&[Some(Scalar::Date(i32::MAX)), None, None], 0).unwrap_err().message().contains("`d`"));
+    }
+
+    /// What Java Paimon 1.4.2 answers to `directories` (tests/interop): type, value, text by default, text with `partition.legacy-name` = false.
+    #[test]
+    fn every_type_is_spelt_as_java_spells_it() {
+        let us = |v: i64| Scalar::Timestamp(v);
+        let ns = |v: i64| Scalar::TimestampNanos(v);
+        let cases = [
+            ("DECIMAL(10, 2)", Scalar::Decimal(-129), "-1.29", "-1.29"),
+            ("DECIMAL(10, 2)", Scalar::Decimal(0), "0.00", "0.00"),
+            ("DECIMAL(38, 10)", Scalar::Decimal(1), "0.0000000001", "0.0000000001"),
+            ("DECIMAL(3, 3)", Scalar::Decimal(-100), "-0.100", "-0.100"),
+            ("DECIMAL(5, 0)", Scalar::Decimal(100), "100", "100"),
+            ("DATE", Scalar::Date(-719_528), "-719528", "0000-01-01"),
+            ("TIME(0)", Scalar::Time(3_723_000), "3723000", "01%3A02%3A03"),
+            ("TIME(3)", Scalar::Time(0), "0", "00%3A00%3A00.0"),
+            ("TIME(3)", Scalar::Time(10), "10", "00%3A00%3A00.01"),
+            ("TIME(3)", Scalar::Time(86_399_999), "86399999", "23%3A59%3A59.999"),
+            ("TIME(1)", Scalar::Time(123), "123", "00%3A00%3A00.1"),
+            ("TIME(2)", Scalar::Time(100), "100", "00%3A00%3A00.1"),
+            ("TIME(9)", Scalar::Time(3_723_004), "3723004", "01%3A02%3A03.004"),
+            ("TIMESTAMP(0)", us(0), "1970-01-01T00%3A00", "1970-01-01 00%3A00%3A00"),
+            ("TIMESTAMP(0)", us(123_000), "1970-01-01T00%3A00%3A00.123", "1970-01-01 00%3A00%3A00.123"),
+            ("TIMESTAMP(1)", us(120_000), "1970-01-01T00%3A00%3A00.120", "1970-01-01 00%3A00%3A00.12"),
+            ("TIMESTAMP(2)", us(0), "1970-01-01T00%3A00", "1970-01-01 00%3A00%3A00.00"),
+            ("TIMESTAMP(3)", us(1_700_000_000_100_000), "2023-11-14T22%3A13%3A20.100", "2023-11-14 22%3A13%3A20.100"),
+            ("TIMESTAMP(3)", us(-1000), "1969-12-31T23%3A59%3A59.999", "1969-12-31 23%3A59%3A59.999"),
+            ("TIMESTAMP(3)", us(1_699_999_980_000_000), "2023-11-14T22%3A13", "2023-11-14 22%3A13%3A00.000"),
+            ("TIMESTAMP(4)", us(100_000), "1970-01-01T00%3A00%3A00.100", "1970-01-01 00%3A00%3A00.1000"),
+            ("TIMESTAMP(6)", us(-1), "1969-12-31T23%3A59%3A59.999999", "1969-12-31 23%3A59%3A59.999999"),
+            ("TIMESTAMP(6)", us(1_700_000_000_120_000), "2023-11-14T22%3A13%3A20.120", "2023-11-14 22%3A13%3A20.120000"),
+            ("TIMESTAMP(8)", ns(0), "1970-01-01T00%3A00", "1970-01-01 00%3A00%3A00.00000000"),
+            ("TIMESTAMP(9)", ns(1_700_000_000_123_456_000), "2023-11-14T22%3A13%3A20.123456", "2023-11-14 22%3A13%3A20.123456000"),
+            ("TIMESTAMP(9)", ns(1), "1970-01-01T00%3A00%3A00.000000001", "1970-01-01 00%3A00%3A00.000000001"),
+        ];
+        for (data_type, value, legacy, sql) in cases {
+            let dir = |options: &[(&str, &str)]| layout(&[("p", data_type)], options).bucket_dir(&[Some(value.clone())], 0).unwrap();
+            assert_eq!(dir(&[]), format!("p={legacy}/bucket-0"), "{data_type}");
+            assert_eq!(dir(&[("partition.legacy-name", "false")]), format!("p={sql}/bucket-0"), "{data_type}");
+        }
+        let years = [
+            (-62_167_219_200_001_000, "-0001-12-31T23%3A59%3A59.999"),
+            (-70_000_000_000_000_000, "-0249-10-15T19%3A33%3A20"),
+            (253_402_300_800_000_000, "+10000-01-01T00%3A00"),
+        ];
+        for (v, text) in years {
+            let of = |legacy: &str| layout(&[("p", "TIMESTAMP(3)")], &[("partition.legacy-name", legacy)]).bucket_dir(&[Some(us(v))], 0);
+            assert_eq!(of("true").unwrap(), format!("p={text}/bucket-0"));
+            assert!(of("false").unwrap_err().message().contains("`p`"));
+        }
+        // Java spells these in the zone of the machine.
+        let zoned = layout(&[("p", "TIMESTAMP(6) WITH LOCAL TIME ZONE")], &[("partition.legacy-name", "false")]);
+        assert!(zoned.bucket_dir(&[Some(us(0))], 0).is_err());
+        let utc = layout(&[("p", "TIMESTAMP(6) WITH LOCAL TIME ZONE")], &[]);
+        assert_eq!(utc.bucket_dir(&[Some(us(0))], 0).unwrap(), "p=1970-01-01T00%3A00/bucket-0");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::bucket;
 use super::options::{RawOptions, TABLE_ID, TableOptions};
+use super::paths::PaimonLayout;
 use crate::error::{Error, Result};
 use crate::schema::{DataType, Field, Item, Schema};
 
@@ -109,7 +110,7 @@ impl TableSchema {
         TableOptions::check_new(&raw_options)?;
         let options = TableOptions::parse(&raw_options, VERSION)?;
         check_columns_of_options(&schema, &raw_options)?;
-        options.buckets.iter().try_for_each(|b| bucket::check(&schema, b).map(drop))?;
+        check_layout(&schema, &options)?;
         Ok(TableSchema { schema: Arc::new(schema), raw_options, options, highest_field_id, comment, time_ms })
     }
 
@@ -157,7 +158,7 @@ impl TableSchema {
             field.check_partition()?;
         }
         let options = TableOptions::parse(&read.options, read.version)?;
-        options.buckets.iter().try_for_each(|b| bucket::check(&schema, b).map(drop))?;
+        check_layout(&schema, &options)?;
         Ok(TableSchema {
             schema: Arc::new(schema),
             options,
@@ -224,6 +225,12 @@ fn type_of(json: &Value, depth: usize) -> Result<Item> {
         _ => return Err(Error::invalid(format!("the type {name} is not supported")).hint("write to a table without it")),
     };
     Ok(Item { data_type, nullable })
+}
+
+/// Where rows go must be told by every writer alike, and found by every reader.
+fn check_layout(schema: &Schema, options: &TableOptions) -> Result<()> {
+    PaimonLayout::check(schema, options)?;
+    options.buckets.iter().try_for_each(|buckets| bucket::check(schema, buckets).map(drop))
 }
 
 /// A per-column option of a column that is not there would be ignored in silence.
