@@ -1,22 +1,23 @@
 //! One Parquet file, encoded row group by row group; no I/O. The bytes come out in pieces as row groups are closed.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field as ArrowField, Schema as ArrowSchema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
-use parquet::arrow::{ArrowSchemaConverter, PARQUET_FIELD_ID_META_KEY};
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{Compression as Codec, Type, ZstdLevel};
+use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::statistics::Statistics;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, TypePtr};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, TypePtr};
 
+use crate::datafile::nanos::{NanosColumn, Way, ways};
+use crate::datafile::physical;
 use crate::datafile::stats::{Gathered, chunk_cut, safe_floats};
 use crate::datafile::{Compression, WriterOptions};
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ use crate::schema::{DataType, Schema};
 const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Or so many rows.
 const ROW_GROUP_ROWS: usize = 1 << 20;
-/// So many row groups a column goes without a dictionary after one that did not pay.
+/// So many row groups a leaf goes without a dictionary after one that did not pay.
 const PLAIN_GROUPS: u8 = 30;
 /// Fewer values say nothing about whether a dictionary pays.
 const ENOUGH_TO_TELL: u64 = 1000;
@@ -41,16 +42,27 @@ pub(super) struct FileFormat {
     arrow: SchemaRef,
     root: TypePtr,
     properties: WriterPropertiesPtr,
-    columns: Mutex<Columns>,
+    leaves: Vec<Leaf>,
+    next: Mutex<Next>,
 }
 
-/// How the columns of the next row group are encoded. Dictionaries of columns with hardly a value twice cost time and make files larger,
-/// so a column where one did not pay goes without for some row groups.
-struct Columns {
-    /// For each column, so many row groups are still to go without.
+/// A column of the Parquet file; one column of the table has several when it is nested.
+struct Leaf {
+    descr: ColumnDescPtr,
+    /// Position of the table's column.
+    column: usize,
+    /// The way there, if it is INT96.
+    way: Option<Way>,
+}
+
+/// How the leaves of the next row group are encoded. Dictionaries of leaves with hardly a value twice cost time and make files larger,
+/// so a leaf where one did not pay goes without for some row groups.
+struct Next {
+    /// For each leaf, so many row groups are still to go without.
     plain: Vec<u8>,
-    /// Which columns `made` encodes without.
+    /// Which leaves `made` encodes without.
     made_plain: Vec<bool>,
+    properties: WriterPropertiesPtr,
     made: Arc<ArrowRowGroupWriterFactory>,
 }
 
@@ -60,45 +72,114 @@ impl FileFormat {
         if let Some(unknown) = options.stats_of.keys().find(|name| schema.field(name).is_none()) {
             return Err(Error::invalid(format!("a statistics mode is set for `{unknown}`, which is no column")).hint("correct the option"));
         }
-        let fields = schema
-            .fields
-            .iter()
-            .map(|f| f.to_arrow().with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), f.id.to_string())])));
-        let arrow = Arc::new(ArrowSchema::new(fields.collect::<Vec<ArrowField>>()));
-        let parquet = ArrowSchemaConverter::new().schema_root("paimon_schema").convert(&arrow).map_err(failed)?;
-        let properties = properties(&schema, &options)?.build();
-        let root = parquet.root_schema_ptr();
-        let properties = Arc::new(properties);
-        let columns = Columns {
-            plain: vec![0; schema.fields.len()],
-            made_plain: vec![false; schema.fields.len()],
-            made: factory(&root, &arrow, properties.clone())?,
-        };
-        Ok(FileFormat { schema, options, arrow, root, properties, columns: Mutex::new(columns) })
-    }
-
-    /// Encoders for the columns of a new row group.
-    fn columns(&self) -> Result<Vec<ArrowColumnWriter>> {
-        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        let plain: Vec<bool> = columns.plain.iter().map(|left| *left > 0).collect();
-        if plain != columns.made_plain {
-            let mut changed = properties(&self.schema, &self.options)?;
-            for (field, _) in self.schema.fields.iter().zip(&plain).filter(|(_, plain)| **plain) {
-                changed = changed.set_column_dictionary_enabled(ColumnPath::new(vec![field.name.clone()]), false);
-            }
-            columns.made = factory(&self.root, &self.arrow, Arc::new(changed.build()))?;
-            columns.made_plain = plain;
+        if let Some(field) = schema.fields.iter().find(|f| has_empty_row(&f.data_type)) {
+            let what = format!("the column `{}` holds a ROW without fields, which Parquet does not have", field.name);
+            return Err(Error::invalid(what).hint("give the ROW a field"));
         }
-        columns.plain.iter_mut().for_each(|left| *left = left.saturating_sub(1));
-        // The number of the row group matters to encryption only.
-        columns.made.create_column_writers(0).map_err(failed)
+        let arrow = schema.to_arrow();
+        let root = physical::root(&schema).map_err(failed)?;
+        let descr = SchemaDescriptor::new(root.clone());
+        let ways = schema.fields.iter().flat_map(|f| ways(&f.data_type, f.nullable));
+        let leaf = |(i, way)| Leaf { descr: descr.column(i), column: descr.get_column_root_idx(i), way };
+        let leaves: Vec<Leaf> = ways.enumerate().map(leaf).collect();
+        let properties = Arc::new(properties(&schema, &options, &leaves)?.build());
+        let next = Next {
+            plain: vec![0; leaves.len()],
+            made_plain: vec![false; leaves.len()],
+            made: factory(&root, &arrow, properties.clone())?,
+            properties: properties.clone(),
+        };
+        Ok(FileFormat { schema, options, arrow, root, properties, leaves, next: Mutex::new(next) })
     }
 
-    /// A dictionary did not pay for this column.
-    fn go_plain(&self, column: usize) {
-        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(left) = columns.plain.get_mut(column) {
+    /// Encoders for the leaves of a new row group.
+    fn encoders(&self) -> Result<Vec<LeafEncoder>> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let plain: Vec<bool> = next.plain.iter().map(|left| *left > 0).collect();
+        if plain != next.made_plain {
+            let mut changed = properties(&self.schema, &self.options, &self.leaves)?;
+            for (leaf, _) in self.leaves.iter().zip(&plain).filter(|(_, plain)| **plain) {
+                changed = changed.set_column_dictionary_enabled(leaf.descr.path().clone(), false);
+            }
+            next.properties = Arc::new(changed.build());
+            next.made = factory(&self.root, &self.arrow, next.properties.clone())?;
+            next.made_plain = plain;
+        }
+        next.plain.iter_mut().for_each(|left| *left = left.saturating_sub(1));
+        // The number of the row group matters to encryption only.
+        let arrow = next.made.create_column_writers(0).map_err(failed)?;
+        let encoders = arrow.into_iter().zip(&self.leaves).map(|(arrow, leaf)| match &leaf.way {
+            Some(way) => LeafEncoder::Nanos(NanosColumn::new(leaf.descr.clone(), next.properties.clone(), way.clone())),
+            None => LeafEncoder::Arrow(arrow),
+        });
+        Ok(encoders.collect())
+    }
+
+    /// A dictionary did not pay for this leaf.
+    fn go_plain(&self, leaf: usize) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = next.plain.get_mut(leaf) {
             *left = PLAIN_GROUPS;
+        }
+    }
+}
+
+fn has_empty_row(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Row(fields) => fields.is_empty() || fields.iter().any(|f| has_empty_row(&f.data_type)),
+        DataType::Array(item) | DataType::Multiset(item) => has_empty_row(&item.data_type),
+        DataType::Map(key, value) => has_empty_row(&key.data_type) || has_empty_row(&value.data_type),
+        _ => false,
+    }
+}
+
+/// One leaf of the row group that takes rows.
+enum LeafEncoder {
+    Arrow(ArrowColumnWriter),
+    Nanos(NanosColumn),
+}
+
+/// An encoded leaf.
+enum Chunk {
+    Arrow(ArrowColumnChunk),
+    Nanos(Bytes, ColumnCloseResult),
+}
+
+impl LeafEncoder {
+    fn memory(&self) -> usize {
+        match self {
+            LeafEncoder::Arrow(writer) => writer.memory_size(),
+            LeafEncoder::Nanos(column) => column.memory(),
+        }
+    }
+    fn size(&self) -> usize {
+        match self {
+            LeafEncoder::Arrow(writer) => writer.get_estimated_total_bytes(),
+            LeafEncoder::Nanos(column) => column.size(),
+        }
+    }
+    fn close(self) -> Result<Chunk, ParquetError> {
+        Ok(match self {
+            LeafEncoder::Arrow(writer) => Chunk::Arrow(writer.close()?),
+            LeafEncoder::Nanos(column) => {
+                let (bytes, closed) = column.close()?;
+                Chunk::Nanos(bytes, closed)
+            }
+        })
+    }
+}
+
+impl Chunk {
+    fn metadata(&mut self) -> &mut ColumnChunkMetaData {
+        match self {
+            Chunk::Arrow(chunk) => &mut chunk.close_mut().metadata,
+            Chunk::Nanos(_, closed) => &mut closed.metadata,
+        }
+    }
+    fn append<W: Write + Send>(self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<(), ParquetError> {
+        match self {
+            Chunk::Arrow(chunk) => chunk.append_to_row_group(group),
+            Chunk::Nanos(bytes, closed) => group.append_column(&bytes, closed),
         }
     }
 }
@@ -109,7 +190,7 @@ fn factory(root: &TypePtr, arrow: &SchemaRef, properties: WriterPropertiesPtr) -
     Ok(Arc::new(ArrowRowGroupWriterFactory::new(&nowhere, arrow.clone())))
 }
 
-fn properties(schema: &Schema, options: &WriterOptions) -> Result<WriterPropertiesBuilder> {
+fn properties(schema: &Schema, options: &WriterOptions, leaves: &[Leaf]) -> Result<WriterPropertiesBuilder> {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("lakeward version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(codec(options.compression)?)
@@ -117,16 +198,12 @@ fn properties(schema: &Schema, options: &WriterOptions) -> Result<WriterProperti
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_statistics_truncate_length(chunk_cut(schema.fields.iter().map(|f| options.stats_mode(&f.name))))
         .set_max_row_group_row_count(None);
-    for field in schema.fields.iter().filter(|f| never_in_dictionary(&f.data_type)) {
-        builder = builder.set_column_dictionary_enabled(ColumnPath::new(vec![field.name.clone()]), false);
+    // Decimals too wide for an integer. Java Paimon 1.4 looks up `=` literals by their shortest bytes in a dictionary whose entries have the
+    // full length, finds none and leaves out row groups that hold them.
+    for leaf in leaves.iter().filter(|l| l.descr.physical_type() == Type::FIXED_LEN_BYTE_ARRAY) {
+        builder = builder.set_column_dictionary_enabled(leaf.descr.path().clone(), false);
     }
     Ok(builder)
-}
-
-/// Decimals too wide for an integer. Java Paimon 1.4 looks up `=` literals by their shortest bytes in a dictionary whose entries have the
-/// full length, finds none and leaves out row groups that hold them.
-fn never_in_dictionary(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Decimal { precision: 19.., .. })
 }
 
 /// Did a dictionary make this column chunk hardly smaller than its values as they are?
@@ -197,8 +274,9 @@ pub(super) struct Encoder {
     format: Arc<FileFormat>,
     file: SerializedFileWriter<Pieces>,
     /// The row group that takes rows, with its number of rows.
-    group: Option<(Vec<ArrowColumnWriter>, usize)>,
-    stats: Vec<Gathered>,
+    group: Option<(Vec<LeafEncoder>, usize)>,
+    /// Of each column of the table; nested ones have none.
+    stats: Vec<Option<Gathered>>,
     rows: u64,
 }
 
@@ -215,19 +293,28 @@ pub(super) struct Encoded {
 impl Encoder {
     pub(super) fn new(format: &Arc<FileFormat>) -> Result<Encoder> {
         let file = SerializedFileWriter::new(Pieces::default(), format.root.clone(), format.properties.clone()).map_err(failed)?;
-        let stats = format.schema.fields.iter().map(|f| Gathered::new(f, format.options.stats_mode(&f.name))).collect();
+        let stats = format.schema.fields.iter().map(|f| {
+            // Java has none of nested columns either: those of a leaf are not those of the column.
+            (!f.data_type.is_nested()).then(|| Gathered::new(f, format.options.stats_mode(&f.name)))
+        });
+        let stats = stats.collect();
         Ok(Encoder { format: format.clone(), file, group: None, stats, rows: 0 })
     }
 
     /// Encodes rows. Closes the row group when it is full.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if self.group.is_none() {
-            self.group = Some((self.format.columns()?, 0));
+            self.group = Some((self.format.encoders()?, 0));
         }
-        let Some((columns, rows)) = &mut self.group else { return Ok(()) };
-        for ((field, array), column) in self.format.arrow.fields().iter().zip(batch.columns()).zip(columns) {
+        let Some((encoders, rows)) = &mut self.group else { return Ok(()) };
+        let mut encoders = encoders.iter_mut();
+        for (field, array) in self.format.arrow.fields().iter().zip(batch.columns()) {
             for leaf in compute_leaves(field, array).map_err(failed)? {
-                column.write(&leaf).map_err(failed)?;
+                match encoders.next() {
+                    Some(LeafEncoder::Arrow(writer)) => writer.write(&leaf).map_err(failed)?,
+                    Some(LeafEncoder::Nanos(column)) => column.write(array),
+                    None => return Err(failed(ParquetError::General(format!("too many leaves of `{}`", field.name())))),
+                }
             }
         }
         *rows += batch.num_rows();
@@ -240,19 +327,21 @@ impl Encoder {
 
     /// Closes the row group that takes rows, if any; its bytes can be taken then.
     pub(super) fn close_group(&mut self) -> Result<()> {
-        let Some((columns, rows)) = self.group.take() else { return Ok(()) };
+        let Some((encoders, rows)) = self.group.take() else { return Ok(()) };
         let mut group = self.file.next_row_group().map_err(failed)?;
-        for (i, (column, stats)) in columns.into_iter().zip(&mut self.stats).enumerate() {
-            let mut chunk = column.close().map_err(failed)?;
-            let metadata = &mut chunk.close_mut().metadata;
+        for (i, (encoder, leaf)) in encoders.into_iter().zip(&self.format.leaves).enumerate() {
+            let mut chunk = encoder.close().map_err(failed)?;
+            let metadata = chunk.metadata();
             if let Some(safe) = metadata.statistics().and_then(safe_floats) {
                 *metadata = metadata.clone().into_builder().set_statistics(safe).build().map_err(failed)?;
             }
             if dictionary_was_useless(metadata) {
                 self.format.go_plain(i);
             }
-            stats.add(metadata.statistics(), rows as u64);
-            chunk.append_to_row_group(&mut group).map_err(failed)?;
+            if let Some(Some(stats)) = self.stats.get_mut(leaf.column) {
+                stats.add(metadata.statistics(), rows as u64);
+            }
+            chunk.append(&mut group).map_err(failed)?;
         }
         group.close().map_err(failed)?;
         Ok(())
@@ -265,13 +354,12 @@ impl Encoder {
 
     /// Bytes held by the row group that takes rows.
     pub(super) fn memory(&self) -> usize {
-        self.group.as_ref().map_or(0, |(columns, _)| columns.iter().map(ArrowColumnWriter::memory_size).sum())
+        self.group.as_ref().map_or(0, |(encoders, _)| encoders.iter().map(LeafEncoder::memory).sum())
     }
 
     /// What the file would have if it were closed now, without its footer: an estimate, in bytes.
     pub(super) fn size(&self) -> u64 {
-        let open: usize =
-            self.group.as_ref().map_or(0, |(columns, _)| columns.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum());
+        let open: usize = self.group.as_ref().map_or(0, |(encoders, _)| encoders.iter().map(LeafEncoder::size).sum());
         (self.file.bytes_written() + open) as u64
     }
 
@@ -282,7 +370,7 @@ impl Encoder {
         self.file.flush().map_err(|e| failed(e.into()))?;
         let size = self.file.bytes_written() as u64;
         let pieces = self.file.inner_mut().take();
-        let stats = self.stats.into_iter().filter_map(Gathered::finish).collect();
+        let stats = self.stats.into_iter().flatten().filter_map(Gathered::finish).collect();
         Ok(Encoded { pieces, size, rows: self.rows, stats })
     }
 }

@@ -1,11 +1,17 @@
 //! RecordBatch to Parquet objects with statistics: rolling, and fan-out over partitions and buckets within a memory budget. Knows no table format;
 //! where a file lies is asked of a [`Layout`].
 
+mod check;
 mod encode;
+mod nanos;
 mod partition;
+mod physical;
 mod stats;
 mod writer;
 
+#[cfg(test)]
+#[expect(unreachable_pub, clippy::unwrap_used, reason = "tests of other crates use it too")]
+pub(crate) mod random;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +23,7 @@ use arrow::array::RecordBatch;
 use crate::error::{Error, Result};
 use crate::schema::Scalar;
 
+pub(crate) use check::column as check_column;
 pub use writer::FileWriter;
 
 /// Where data files lie under a table's root.

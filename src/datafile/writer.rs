@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch};
-use arrow::datatypes::{Decimal128Type, SchemaRef};
+use arrow::array::{Array as _, ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use crate::datafile::check;
 use crate::datafile::encode::{Encoded, Encoder, FileFormat};
 use crate::datafile::partition::{Part, scalar_at, split};
 use crate::datafile::{Buckets, Layout, WriterOptions};
@@ -110,8 +111,9 @@ impl FileWriter {
 
     /// Takes rows. The batch must be in the Arrow form of the table's schema ([`Schema::to_arrow`]).
     ///
-    /// `Invalid`, with nothing taken: other columns or types, a null where there may be none, a decimal with more digits than its type,
-    /// a partition value that cannot be a path.
+    /// `Invalid`, with nothing taken: other columns or types; at any depth a null where there may be none, a decimal with more digits, a
+    /// text or bytes of another length or a time beyond the day that its type has, a map with a key twice; a partition value that cannot
+    /// be a path. Digits of a timestamp beyond its type's precision are kept, as other writers of the format do.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.usable()?;
         self.check(batch)?;
@@ -215,32 +217,9 @@ impl FileWriter {
                 );
                 return Err(Error::invalid(what).at(self.store.url()).hint("write batches in the table's Arrow schema"));
             }
-            let array = batch.column(i);
-            if !column.nullable && array.null_count() > 0 {
-                let row = (0..array.len()).find(|row| array.is_null(*row)).unwrap_or(0);
-                let what = format!("column `{}` is NOT NULL and row {row} of the batch is null", column.name);
-                return Err(Error::invalid(what).at(self.store.url()).hint("leave such rows out, or make the column nullable"));
-            }
-            if let DataType::Decimal { precision, .. } = column.data_type {
-                self.check_decimals(&column.name, precision, array)?;
-            }
+            check::column(column, batch.column(i)).map_err(|e| e.at(self.store.url()))?;
         }
         Ok(())
-    }
-
-    /// Arrow does not keep decimals to their precision, and Parquet would cut off what does not fit its narrower form.
-    fn check_decimals(&self, name: &str, precision: u8, array: &ArrayRef) -> Result<()> {
-        let decimals = array.as_primitive::<Decimal128Type>();
-        let limit = 10u128.checked_pow(u32::from(precision)).unwrap_or(u128::MAX);
-        let fits = decimals.values().iter().fold(true, |fits, v| fits & (v.unsigned_abs() < limit));
-        // What lies under a null does not count, so look again before complaining.
-        match decimals.iter().position(|v| v.is_some_and(|v| v.unsigned_abs() >= limit)) {
-            Some(row) if !fits => {
-                let what = format!("column `{name}` is DECIMAL with {precision} digits and row {row} of the batch has more");
-                Err(Error::invalid(what).at(self.store.url()).hint("leave such rows out, or make a table with a wider type"))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Finds the partition and bucket of each part of a batch; new ones are added, after their values are known to make a path.

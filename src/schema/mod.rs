@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 pub use scalar::Scalar;
 pub(crate) use scalar::{Hex, unhex};
 pub use types::{DataType, Item};
+pub(crate) use types::{ELEMENT, KEY_VALUE};
 
 /// A column, or a field of a ROW.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -2,17 +2,20 @@
 //! id. Reads only the ranges that it needs.
 
 mod predicate;
+pub(crate) mod shape;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod types_tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::compute::{self, CastOptions};
-use arrow::datatypes::{DataType as ArrowType, Schema as ArrowSchema, SchemaRef};
+use arrow::compute;
+use arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use bytes::Bytes;
 use futures::Stream;
 use parquet::DecodeResult;
@@ -25,8 +28,10 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataP
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
 use crate::format::paimon::log::LiveFile;
-use crate::schema::{Field, Scalar, Schema};
+use crate::schema::{DataType, Field, Scalar, Schema};
 use crate::store::Store;
+
+use shape::Misfit;
 
 pub use predicate::{Op, Predicate, Test};
 
@@ -231,8 +236,9 @@ struct OpenFile {
     place: String,
     file: ScanFile,
     decoder: ParquetPushDecoder,
-    /// For each column of the scan its position in what the decoder gives; `None`: the file has none, it reads as null.
-    found: Vec<Option<usize>>,
+    /// For each column of the scan its position in what the decoder gives, and its type when it was written; `None`: the file has none, it
+    /// reads as null.
+    found: Vec<Option<(usize, DataType)>>,
 }
 
 impl OpenFile {
@@ -243,17 +249,18 @@ impl OpenFile {
                 .at(&place)
                 .hint("restore the schema file")
         })?;
-        let names = names_in(scan, written).map_err(|e| e.at(&place))?;
+        let columns = columns_in(scan, written).map_err(|e| e.at(&place))?;
         let metadata = footer(&scan.store, &file, &place).await?;
         // Types as Parquet has them: what a writer noted beside them about its own memory is not the table's.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| damaged(e, &place))?;
         let roots: Vec<Option<usize>> =
-            names.iter().map(|name| metadata.schema().fields().iter().position(|f| Some(f.name().as_str()) == *name)).collect();
+            columns.iter().map(|c| c.and_then(|c| metadata.schema().fields().iter().position(|f| *f.name() == c.name))).collect();
         let mut read: Vec<usize> = roots.iter().flatten().copied().collect();
         read.sort_unstable();
         read.dedup();
-        let found = roots.iter().map(|root| root.and_then(|root| read.binary_search(&root).ok())).collect();
+        let found =
+            roots.iter().zip(&columns).map(|(root, c)| Some((read.binary_search(&(*root)?).ok()?, (*c)?.data_type.clone()))).collect();
         let mask = ProjectionMask::roots(metadata.parquet_schema(), read);
         let builder = ParquetPushDecoderBuilder::new_with_metadata(metadata).with_projection(mask).with_batch_size(BATCH_ROWS);
         let decoder = builder.build().map_err(|e| damaged(e, &place))?;
@@ -276,7 +283,7 @@ impl OpenFile {
                     let columns = self.found.iter().zip(&scan.columns).map(|(found, position)| {
                         let field = &scan.schema.fields[*position];
                         match found {
-                            Some(at) => shaped(batch.column(*at), field).map_err(|e| e.at(&self.place)),
+                            Some((at, written)) => shaped(batch.column(*at), written, field).map_err(|e| e.at(&self.place)),
                             None => Ok(new_null_array(&field.data_type.to_arrow(), batch.num_rows())),
                         }
                     });
@@ -287,12 +294,12 @@ impl OpenFile {
     }
 }
 
-/// The name that each column of the scan had when the file was written; `None`: it was not there.
-fn names_in<'a>(scan: &Scan, written: &'a Schema) -> Result<Vec<Option<&'a str>>> {
-    let names = scan.columns.iter().map(|position| {
+/// What each column of the scan was when the file was written; `None`: it was not there.
+fn columns_in<'a>(scan: &Scan, written: &'a Schema) -> Result<Vec<Option<&'a Field>>> {
+    let columns = scan.columns.iter().map(|position| {
         let field = &scan.schema.fields[*position];
         match written.fields.iter().find(|f| f.id == field.id) {
-            Some(old) if old.data_type == field.data_type => Ok(Some(old.name.as_str())),
+            Some(old) if shape::readable(&old.data_type, &field.data_type) => Ok(Some(old)),
             Some(old) => {
                 let what = format!("column `{}` is {} and was {} when this file was written", field.name, field.data_type, old.data_type);
                 Err(Error::invalid(what).hint("leave the column out, or read with an engine that casts"))
@@ -300,34 +307,18 @@ fn names_in<'a>(scan: &Scan, written: &'a Schema) -> Result<Vec<Option<&'a str>>
             None => Ok(None),
         }
     });
-    names.collect()
+    columns.collect()
 }
 
-/// The array in the Arrow form of the column's type. Writers differ in units and widths; a value that the type cannot hold is an error.
-fn shaped(array: &ArrayRef, field: &Field) -> Result<ArrayRef> {
-    let (got, want) = (array.data_type().clone(), field.data_type.to_arrow());
-    if got == want {
-        return Ok(array.clone());
-    }
-    let same = match (&got, &want) {
-        (ArrowType::Timestamp(_, _), ArrowType::Timestamp(_, _)) => true,
-        (ArrowType::Decimal32(p, s) | ArrowType::Decimal64(p, s) | ArrowType::Decimal128(p, s), ArrowType::Decimal128(q, r)) => {
-            s == r && p <= q
+/// The array in the Arrow form of the column's type; `written` is the type that it had then.
+fn shaped(array: &ArrayRef, written: &DataType, field: &Field) -> Result<ArrayRef> {
+    shape::shaped(array, written, field, shape::From::File).map_err(|Misfit { path, want, got, because }| {
+        let wrong = Error::data(format!("column `{path}` is {want} and the file holds {got}")).hint("the file is not what the table says");
+        match because {
+            Some(e) => wrong.because(e),
+            None => wrong,
         }
-        (ArrowType::Int8 | ArrowType::Int16, ArrowType::Int16 | ArrowType::Int32 | ArrowType::Int64)
-        | (ArrowType::Int32, ArrowType::Int8 | ArrowType::Int16 | ArrowType::Int64)
-        | (ArrowType::LargeUtf8 | ArrowType::Utf8View | ArrowType::Binary, ArrowType::Utf8)
-        | (ArrowType::LargeBinary | ArrowType::BinaryView, ArrowType::Binary) => true,
-        _ => false,
-    };
-    let wrong = || {
-        Error::data(format!("column `{}` is {} and the file holds {got}", field.name, field.data_type))
-            .hint("the file is not what the table says")
-    };
-    if !same {
-        return Err(wrong());
-    }
-    compute::cast_with_options(array, &want, &CastOptions { safe: false, ..Default::default() }).map_err(|e| wrong().because(e))
+    })
 }
 
 /// The footer of a Parquet file. `Data`: the file is missing or is none.

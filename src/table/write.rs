@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use arrow::array::{Array as _, ArrayRef, RecordBatch, new_null_array};
 
-use crate::datafile::FileWriter;
+use crate::datafile::{FileWriter, check_column};
 use crate::error::{Error, Result};
 use crate::format::paimon::bucket::FixedBuckets;
 use crate::format::{CommitMessage, CommitUser};
-use crate::schema::Schema;
+use crate::schema::{DataType, Field, Schema};
 use crate::table::Table;
+use crate::table::scan::shape::{self, Misfit};
 
 /// What open files may hold together when nobody says otherwise, bytes.
 const MEMORY: usize = 256 << 20;
@@ -34,8 +35,9 @@ impl TableWrite {
         Ok(TableWrite { files, schema: table.schema.clone() })
     }
 
-    /// Takes rows. Columns are matched by name; a nullable column that the batch lacks becomes null, a column that the table lacks is
-    /// `Invalid`.
+    /// Takes rows. Columns are matched by name, and so are the fields of a ROW; what is nullable and the batch lacks becomes null, what
+    /// the table lacks is `Invalid`. How lists and maps name what is inside of them, and whether their types allow nulls, does not matter;
+    /// a null that the table does not allow is `Invalid`.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         match self.aligned(batch)? {
             Some(aligned) => self.files.write(&aligned).await,
@@ -70,18 +72,37 @@ impl TableWrite {
         let columns = wanted.fields().iter().map(|field| -> Result<ArrayRef> {
             match batch.column_by_name(field.name()) {
                 Some(column) if column.data_type() == field.data_type() => Ok(column.clone()),
-                Some(column) => Err(Error::invalid(format!(
-                    "column `{}` is {} in the batch and {} in the table",
-                    field.name(),
-                    column.data_type(),
-                    field.data_type()
-                ))),
+                Some(column) => renamed(column, self.schema.field(field.name())),
                 None if field.is_nullable() => Ok(new_null_array(field.data_type(), batch.num_rows())),
                 None => Err(Error::invalid(format!("the batch has no column `{}`, which is NOT NULL", field.name()))),
             }
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
+        // Arrow would refuse nulls without saying where they are.
+        for (column, array) in self.schema.fields.iter().zip(&columns).filter(|(c, a)| !c.nullable && a.null_count() > 0) {
+            check_column(column, array)?;
+        }
         let batch = RecordBatch::try_new(wanted, columns).map_err(|e| Error::invalid("the batch does not fit the table").because(e))?;
         Ok(Some(batch))
     }
+}
+
+/// The array with the names and the nullability that the column has inside of its type. Nulls are looked for in between, because Arrow would
+/// refuse them without saying where they are.
+fn renamed(array: &ArrayRef, column: Option<&Field>) -> Result<ArrayRef> {
+    let column = column.ok_or_else(|| Error::internal("a column of the table is not in its schema"))?;
+    let loose = Field { data_type: shape::loose(&column.data_type), ..column.clone() };
+    let fits = |array: &ArrayRef, old: &DataType, new: &Field| {
+        shape::shaped(array, old, new, shape::From::Batch).map_err(|Misfit { path, want, got, because }| {
+            let wrong = Error::invalid(format!("column `{path}` is {got} in the batch and {want} in the table"))
+                .hint("write batches in the table's Arrow schema; names inside of lists and maps do not matter");
+            match because {
+                Some(e) => wrong.because(e),
+                None => wrong,
+            }
+        })
+    };
+    let array = fits(array, &loose.data_type, &loose)?;
+    check_column(column, &array)?;
+    fits(&array, &loose.data_type, column)
 }

@@ -20,7 +20,7 @@ impl Layout for Flat {
     }
 }
 
-fn memory() -> Store {
+pub(super) fn memory() -> Store {
     Store::open("memory://scan", &Env::real(), StoreOptions::default()).unwrap()
 }
 
@@ -36,14 +36,18 @@ fn schema(id: u64, columns: &[(i32, &str, DataType)], partition_by: &[&str]) -> 
     Arc::new(Schema { id, fields: columns.iter().map(field).collect(), partition_by })
 }
 
+pub(super) fn writer(store: &Store, schema: &Arc<Schema>, options: WriterOptions) -> FileWriter {
+    FileWriter::new(store.clone(), schema.clone(), Arc::new(Flat), CommitUser::new("u"), options).unwrap()
+}
+
 async fn write(store: &Store, schema: &Arc<Schema>, columns: Vec<ArrayRef>, stats: StatsMode) -> Vec<ScanFile> {
     let options = WriterOptions { stats, ..Default::default() };
-    let mut writer = FileWriter::new(store.clone(), schema.clone(), Arc::new(Flat), CommitUser::new("u"), options).unwrap();
+    let mut writer = writer(store, schema, options);
     writer.write(&RecordBatch::try_new(schema.to_arrow(), columns).unwrap()).await.unwrap();
     files(writer.prepare().await.unwrap())
 }
 
-fn files(messages: Vec<CommitMessage>) -> Vec<ScanFile> {
+pub(super) fn files(messages: Vec<CommitMessage>) -> Vec<ScanFile> {
     let files = messages.into_iter().flat_map(|m| m.files.into_iter().map(move |f| (m.partition.clone(), f)));
     let file = |(partition, f): (Vec<Option<Scalar>>, crate::format::DataFile)| ScanFile {
         path: f.path,
