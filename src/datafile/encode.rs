@@ -134,6 +134,7 @@ fn has_empty_row(data_type: &DataType) -> bool {
 }
 
 /// One leaf of the row group that takes rows.
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
 enum LeafEncoder {
     Arrow(ArrowColumnWriter),
     Nanos(NanosColumn),

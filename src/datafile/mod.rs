@@ -10,7 +10,7 @@ mod stats;
 mod writer;
 
 #[cfg(test)]
-#[expect(unreachable_pub, clippy::unwrap_used, reason = "tests of other crates use it too")]
+#[expect(unreachable_pub, reason = "tests of other crates use it too")]
 pub(crate) mod random;
 #[cfg(test)]
 mod tests;
