@@ -153,14 +153,14 @@ fn table(jobs: Vec<Job>) -> ExitCode {
     });
     let all = families.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | stopped with Data | seconds |"
+        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | merges | stopped with Data | seconds |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (name, scenarios, seconds, t) in &all {
         let s = &t.seen;
         println!(
-            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
-            t.runs, t.states, t.violations, s.died, s.fenced, s.landed_late, s.expired, s.dead_snapshots, s.data
+            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
+            t.runs, t.states, t.violations, s.died, s.fenced, s.landed_late, s.expired, s.dead_snapshots, s.merged, s.data
         );
     }
     let bad: u64 = all.iter().map(|(_, _, _, t)| t.violations).sum();

@@ -60,6 +60,8 @@ pub enum Rule {
     FloorAfterPin,
     /// Before a table is called damaged the chain is listed: a newer owner may be at work.
     ListBeforeData,
+    /// A merged manifest holds every entry of those that it stands for.
+    MergeAll,
 }
 
 /// A handle to the [`World`]; cheap to clone.

@@ -97,6 +97,7 @@ impl Prepared {
             Ok(false) => Ended::Cut,
             Err(violation) => Ended::Violated(violation),
         };
+        run.seen.merged = run.oracle.merged().saturating_sub(self.oracle.merged()) as u64;
         (ended, run.seen, run.trace)
     }
 }

@@ -160,8 +160,14 @@ pub fn shapes() -> Vec<(&'static str, Setup)> {
         ("one", one.clone()),
         ("two", Setup { sinks: vec![sink("one"), SimSink { keep: even, ..sink("two") }], ..one.clone() }),
         ("dead", Setup { dead_letters: true, ..one.clone() }),
-        ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(400), ..one }),
+        ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(400), ..one.clone() }),
+        ("merge", merging(one)),
     ]
+}
+
+/// Commits of one record each, and manifests are merged as soon as there are two of a size.
+fn merging(setup: Setup) -> Setup {
+    Setup { merge_at: Some(2), rows: 1, chunk: 1, ..setup }
 }
 
 /// What happens to a pipeline of a shape: name, lives before, the life that is troubled.
@@ -233,10 +239,14 @@ fn pairs(faults: u8, preemptions: u8) -> Vec<Scenario> {
     // Enough is kept for the rewind to find its checkpoint when the old owner was faster.
     let owner = Setup { keep: 10, ..resumed.clone() };
     let back = Setup { options: rewind, ..owner.clone() };
+    // Two that go on where there are manifests to merge at once: one of them loses the race with a merge in its hands.
+    let merged = Setup { input: some(4), ..merging(small.clone()) };
+    let unmerged = Before { setup: Setup { input: some(2), at_end: AtEnd::Pause, ..merged.clone() }, until: None };
     vec![
         two_processes("pair-fresh", vec![], vec![small.clone(), small.clone()], faults, preemptions),
         two_processes("pair-zombie", vec![paused.clone()], vec![resumed.clone(), resumed.clone()], faults, preemptions),
         two_processes("pair-rewind", vec![paused], vec![owner, back], faults, preemptions),
+        two_processes("pair-merge", vec![unmerged], vec![merged.clone(), merged], faults, preemptions),
     ]
 }
 
@@ -360,7 +370,7 @@ pub fn rule(name: &str) -> Option<Rule> {
 }
 
 /// Every rule that can be switched off.
-pub const ALL_RULES: [Rule; 13] = [
+pub const ALL_RULES: [Rule; 14] = [
     Rule::OneRead,
     Rule::ListAfterCreate,
     Rule::CreateOnly,
@@ -374,4 +384,5 @@ pub const ALL_RULES: [Rule; 13] = [
     Rule::PinAfterOwned,
     Rule::FloorAfterPin,
     Rule::ListBeforeData,
+    Rule::MergeAll,
 ];

@@ -75,6 +75,8 @@ pub struct Setup {
     pub commit_empty: bool,
     /// How many checkpoints are kept.
     pub keep: usize,
+    /// `manifest.merge-min-count` of every table of rows; none: the format's own, which no short run comes to.
+    pub merge_at: Option<u32>,
     /// Bytes of an upload's part; none: uploads are one put.
     pub part: Option<usize>,
     /// When it starts, seconds after the world began.
@@ -95,6 +97,7 @@ impl Default for Setup {
             at_end: AtEnd::Close,
             commit_empty: false,
             keep: 2,
+            merge_at: None,
             part: None,
             starts_at: 0,
         }
@@ -185,11 +188,12 @@ impl Life {
     }
 }
 
-/// The columns of every table of rows.
-pub fn spec(partitioned: bool) -> Result<TableSpec> {
+/// The columns of every table of rows, and when its manifests are merged.
+pub fn spec(partitioned: bool, merge_at: Option<u32>) -> Result<TableSpec> {
     let fields = [(0, "split", "STRING NOT NULL"), (1, "off", "BIGINT NOT NULL"), (2, "part", "STRING NOT NULL")];
     let fields = fields.into_iter().map(|(id, name, text)| Field::parse(id, name, text)).collect::<Result<Vec<_>>>()?;
-    let spec = TableSpec::paimon(fields);
+    let options = merge_at.map(|n| ("manifest.merge-min-count".to_owned(), n.to_string())).into_iter().collect();
+    let spec = TableSpec::paimon(fields).options(options);
     Ok(if partitioned { spec.partition_by(["part"]) } else { spec })
 }
 
@@ -208,7 +212,7 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
     let mut configured = Vec::new();
     let mut lanes = Vec::new();
     for (i, sink) in setup.sinks.iter().enumerate() {
-        let table = Table::open_or_create_in(life.store(sink.name), &spec(sink.partitioned)?).await?;
+        let table = Table::open_or_create_in(life.store(sink.name), &spec(sink.partitioned, setup.merge_at)?).await?;
         let decoder = Box::new(ToRows { schema: table.schema().to_arrow(), keep: sink.keep, rejects: setup.dead_letters });
         lanes.push(Lane { sink: i, decoder, watermark: None });
         configured.push(Configured { role: Role::Sink, sink: Box::new(TableSink::new(table, PATIENCE)) as Box<dyn Sink> });

@@ -158,6 +158,8 @@ pub struct Seen {
     pub checkpoints: u64,
     /// Snapshots published by us.
     pub snapshots: u64,
+    /// Snapshots in history whose base names other manifests than those before it: some were merged.
+    pub merged: u64,
 }
 
 impl Seen {
@@ -172,5 +174,6 @@ impl Seen {
         self.dead_snapshots += other.dead_snapshots;
         self.checkpoints += other.checkpoints;
         self.snapshots += other.snapshots;
+        self.merged += other.merged;
     }
 }

@@ -184,6 +184,13 @@ fn no_single_fault_loses_or_doubles_a_row() {
 }
 
 #[test]
+fn no_fault_and_no_switch_around_a_merge_loses_or_doubles_a_row() {
+    let alone = sound(only(families::singles(), &["single-merge-resume"]));
+    let two = sound(only(families::interleavings(0, 1), &["pair-merge"]));
+    assert!(alone.merged > 0 && two.merged > 0 && two.fenced > 0, "{alone:?} {two:?}");
+}
+
+#[test]
 fn no_switch_between_two_fresh_starts_loses_or_doubles_a_row() {
     let seen = sound(only(families::interleavings(0, 1), &["pair-fresh"]));
     assert!(seen.fenced > 0);
@@ -223,7 +230,7 @@ fn another_engine_does_only_what_it_can() {
 // ---- teeth -------------------------------------------------------------------------------------------------------------------------------
 
 /// Where each rule, switched off, is noticed; by two families of schedules, or by one and the model (`src/sim/model`).
-const TEETH: [(Rule, &[(&str, Budget)]); 13] = [
+const TEETH: [(Rule, &[(&str, Budget)]); 14] = [
     (Rule::OneRead, &[("single-one-start", budget(1, 0, 0)), ("pair-fresh", budget(0, 2, 0))]),
     // Alone nobody can be overtaken, so it takes two processes: with switches alone, and while snapshots expire.
     (Rule::ListAfterCreate, &[("pair-fresh", budget(0, 2, 0)), ("expiry-pair-fresh", budget(0, 1, 1))]),
@@ -241,6 +248,7 @@ const TEETH: [(Rule, &[(&str, Budget)]); 13] = [
     (Rule::FloorAfterPin, &[("expiry-start", budget(0, 0, 3))]),
     // It takes an older process that looks at what a newer one did: two processes, with switches alone and while snapshots expire.
     (Rule::ListBeforeData, &[("pair-fresh", budget(0, 2, 0)), ("expiry-pair-fresh", budget(0, 1, 1))]),
+    (Rule::MergeAll, &[("single-merge-start", budget(0, 0, 0)), ("pair-merge", budget(0, 1, 0))]),
 ];
 
 #[test]

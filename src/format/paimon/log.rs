@@ -1,15 +1,19 @@
-//! [`SnapshotLog`] over a Paimon table: the only file here that does I/O, with its parts `stage`, `confirm` and `read`.
+//! [`SnapshotLog`] over a Paimon table: the only file here that does I/O, with its parts `stage`, `merge`, `confirm`, `read` and `find`.
 
 mod confirm;
 #[cfg(test)]
 mod cost_tests;
+mod find;
+mod merge;
+#[cfg(test)]
+mod merge_tests;
 mod read;
 mod sequence;
 mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -54,6 +58,10 @@ struct State {
     buckets: sequence::Known,
     /// The hint that we wrote last.
     hinted: u64,
+    /// Manifests that a merge will want.
+    recent: merge::Recent,
+    /// Manifests of the newest list that cannot be merged.
+    barred: BTreeSet<String>,
 }
 
 /// How often a head that vanishes under the reader is looked for again.
@@ -74,8 +82,17 @@ impl PaimonLog {
         let bytes = if newest == 0 { first.clone() } else { store.get(&paths::schema(newest)).await?.ok_or_else(|| missing(newest))? };
         let schema = Arc::new(TableSchema::decode(&bytes, newest).map_err(|e| e.at(place(newest)))?);
         let schemas = BTreeMap::from([(newest, schema.clone())]);
-        let state =
-            State { schemas, newest: schema, confirmed: None, pin: None, lists: None, buckets: sequence::Known::default(), hinted: 0 };
+        let state = State {
+            schemas,
+            newest: schema,
+            confirmed: None,
+            pin: None,
+            lists: None,
+            buckets: sequence::Known::default(),
+            hinted: 0,
+            recent: merge::Recent::default(),
+            barred: BTreeSet::new(),
+        };
         Ok(Some(PaimonLog { store: store.clone(), table: Digest::of(&first).to_string(), state: Mutex::new(state) }))
     }
 

@@ -3,10 +3,13 @@
 //! What we write has exactly the fields, order, types and record names that Java's readers insist on, and is encoded by hand: a commit
 //! writes three of these files. What others wrote is read through a general Avro reader, and fields that a writer left out are filled in.
 
-use std::collections::HashMap;
+mod own;
 
-use apache_avro::Codec;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use apache_avro::types::Value;
+use apache_avro::{Codec, Schema};
 
 use super::stats::RawStats;
 use crate::error::{Error, Result};
@@ -45,6 +48,17 @@ pub struct FileIdentity {
     extra_files: Vec<String>,
     embedded_index: Option<Vec<u8>>,
     external_path: Option<String>,
+}
+
+impl FileIdentity {
+    /// The partition, a BinaryRow.
+    pub fn partition(&self) -> &[u8] {
+        &self.partition
+    }
+    /// The bucket.
+    pub fn bucket(&self) -> i32 {
+        self.bucket
+    }
 }
 
 impl ManifestEntry {
@@ -137,6 +151,9 @@ fn stats(name: &str) -> String {
 
 const TOP: &str = "org.apache.paimon.avro.generated.record";
 
+static ENTRY_SCHEMA: LazyLock<String> = LazyLock::new(entry_schema);
+static LIST_SCHEMA: LazyLock<String> = LazyLock::new(list_schema);
+
 fn entry_schema() -> String {
     const STRINGS: &str = r#"{"type":"array","items":"string"}"#;
     let file = record(
@@ -193,12 +210,12 @@ fn list_schema() -> String {
 
 /// Encodes a manifest. `sync` are 16 random bytes that separate the blocks.
 pub fn encode_manifest(entries: &[ManifestEntry], codec: Codec, sync: [u8; 16]) -> Result<Vec<u8>> {
-    container(&entry_schema(), codec, sync, entries, put_entry)
+    container(&ENTRY_SCHEMA, codec, sync, entries, put_entry)
 }
 
 /// Encodes a manifest list. `sync` are 16 random bytes that separate the blocks.
 pub fn encode_list(metas: &[ManifestMeta], codec: Codec, sync: [u8; 16]) -> Result<Vec<u8>> {
-    container(&list_schema(), codec, sync, metas, put_meta)
+    container(&LIST_SCHEMA, codec, sync, metas, put_meta)
 }
 
 /// A block is closed when it has grown to this many bytes before compression.
@@ -320,6 +337,9 @@ fn put_meta(out: &mut Vec<u8>, m: &ManifestMeta) {
 
 /// Reads a manifest, of any writer. `Data` when it is none.
 pub fn decode_manifest(bytes: &[u8]) -> Result<Vec<ManifestEntry>> {
+    if let Some(entries) = own::decode(bytes, &ENTRY_SCHEMA, own::entry) {
+        return Ok(entries);
+    }
     read(bytes, "manifest", |mut r| {
         let kind = match r.int("_KIND")? {
             0 => EntryKind::Add,
@@ -335,6 +355,31 @@ pub fn decode_manifest(bytes: &[u8]) -> Result<Vec<ManifestEntry>> {
             file: file_meta(&mut file)?,
         })
     })
+}
+
+/// As [`decode_manifest`]; none when it has fields that we do not know and so could not write again.
+pub fn decode_whole(bytes: &[u8]) -> Result<Option<Vec<ManifestEntry>>> {
+    let known = |schema: &Schema| known_fields(schema, &Schema::parse_str(&ENTRY_SCHEMA).ok()?);
+    let same = own::decode(bytes, &ENTRY_SCHEMA, own::entry);
+    if same.is_some() {
+        return Ok(same);
+    }
+    let entries = decode_manifest(bytes)?;
+    let schema = apache_avro::Reader::new(bytes).map(|r| r.writer_schema().clone());
+    Ok(schema.ok().and_then(|s| known(&s)).map(|()| entries))
+}
+
+/// Has every field of `theirs` one of its name in `ours`, all the way down?
+fn known_fields(theirs: &Schema, ours: &Schema) -> Option<()> {
+    match (theirs, ours) {
+        (Schema::Union(u), _) => u.variants().iter().filter(|v| **v != Schema::Null).try_for_each(|v| known_fields(v, ours)),
+        (_, Schema::Union(u)) => u.variants().iter().find(|v| **v != Schema::Null).and_then(|v| known_fields(theirs, v)),
+        (Schema::Record(t), Schema::Record(o)) => t.fields.iter().try_for_each(|f| {
+            let of_ours = o.fields.iter().find(|g| g.name == f.name)?;
+            known_fields(&f.schema, &of_ours.schema)
+        }),
+        _ => Some(()),
+    }
 }
 
 fn file_meta(f: &mut Record) -> Result<FileMeta> {
@@ -370,6 +415,9 @@ fn raw_stats(r: &mut Record) -> Result<RawStats> {
 
 /// Reads a manifest list, of any writer. `Data` when it is none.
 pub fn decode_list(bytes: &[u8]) -> Result<Vec<ManifestMeta>> {
+    if let Some(metas) = own::decode(bytes, &LIST_SCHEMA, own::meta) {
+        return Ok(metas);
+    }
     read(bytes, "manifest list", |mut r| {
         let mut range32 = |min, max| -> Result<Option<(i32, i32)>> {
             let as32 = |v: Value| integer(v).and_then(|n| i32::try_from(n).ok());

@@ -48,6 +48,42 @@ fn bare(name: &str) -> ManifestEntry {
     ManifestEntry { kind: EntryKind::Add, partition: row::EMPTY.to_vec(), bucket: 3, total_buckets: 4, file }
 }
 
+#[test]
+fn our_own_files_read_by_hand_say_the_same_as_by_the_general_reader() {
+    let entries = [entry("a"), bare("b"), entry("c")];
+    let metas = [meta(None), meta(Some((1, 2)))];
+    for codec in [Codec::Null, Codec::Snappy, Codec::Deflate(DeflateSettings::default()), Codec::Zstandard(ZstandardSettings::new(3))] {
+        let bytes = encode_manifest(&entries, codec, [7; 16]).unwrap();
+        assert_eq!(own::decode(&bytes, &ENTRY_SCHEMA, own::entry).unwrap(), entries);
+        assert_eq!(decode_whole(&bytes).unwrap().unwrap(), entries);
+        let list = encode_list(&metas, codec, [7; 16]).unwrap();
+        assert_eq!(own::decode(&list, &LIST_SCHEMA, own::meta).unwrap(), metas);
+        // Cut or changed anywhere, it is left to the general reader or reads as something; it never panics.
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x81;
+            let _ = own::decode(&changed, &ENTRY_SCHEMA, own::entry);
+            assert!(at == 0 || own::decode(&bytes[..at], &ENTRY_SCHEMA, own::entry).is_none_or(|e| e.len() < 3));
+        }
+    }
+}
+
+#[test]
+fn a_manifest_with_a_field_that_we_do_not_know_is_read_and_not_taken_for_whole() {
+    let bytes = encode_manifest(&[entry("a")], Codec::Null, [7; 16]).unwrap();
+    let renamed = |from: &str, to: &str| {
+        let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
+        [&bytes[..at], to.as_bytes(), &bytes[at + from.len()..]].concat()
+    };
+    let other_names = renamed("org.apache.paimon.avro.generated.record", "org.apache.paimon.avro.generated.recorD");
+    assert_eq!(decode_whole(&other_names).unwrap().unwrap(), [entry("a")], "names of records do not matter");
+    for (from, to) in [("_WRITE_COLS_SEQUENCES", "_FIELD_OF_TIMES_AHEAD"), ("_NULL_COUNTS", "_BULL_COUNTS")] {
+        let changed = renamed(from, to);
+        assert_eq!(decode_manifest(&changed).unwrap()[0].file.name, "a");
+        assert_eq!(decode_whole(&changed).unwrap(), None, "{to}");
+    }
+}
+
 fn meta(row_ids: Option<(i64, i64)>) -> ManifestMeta {
     ManifestMeta {
         name: "manifest-1-0".into(),

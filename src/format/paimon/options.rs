@@ -55,6 +55,8 @@ pub struct TableOptions {
     pub compression: Compression,
     /// `manifest.compression`.
     pub manifest_codec: Codec,
+    /// When manifests are merged.
+    pub merging: Merging,
     /// `data-file.prefix`.
     pub data_file_prefix: String,
     /// `data-file.path-directory`: under it lie the partitions; no slash at either end.
@@ -66,6 +68,35 @@ pub struct TableOptions {
     stats_mode: StatsMode,
     stats_keep_first: Option<usize>,
     column_stats: BTreeMap<String, StatsMode>,
+}
+
+/// When manifests are merged, and how big they get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merging {
+    /// `manifest.target-file-size`, bytes.
+    pub target: u64,
+    /// `manifest.merge-min-count`: fewer small manifests than this are left as they are.
+    pub min_count: usize,
+    /// `manifest.full-compaction-threshold-size`, bytes.
+    pub full_threshold: u64,
+}
+
+impl Merging {
+    fn parse(raw: &RawOptions) -> Result<Merging> {
+        let size = |key: &str, default: u64| match raw.get(key) {
+            None => Ok(default),
+            Some(v) => parse_size(v).filter(|n| *n > 0).ok_or_else(|| bad(key, v, "a size such as `8 mb`")),
+        };
+        const MIN_COUNT: &str = "manifest.merge-min-count";
+        Ok(Merging {
+            target: size("manifest.target-file-size", 8 << 20)?,
+            min_count: match raw.get(MIN_COUNT) {
+                None => 30,
+                Some(v) => v.trim().parse().ok().filter(|n| *n > 0).ok_or_else(|| bad(MIN_COUNT, v, "a number of manifests, 1 or more"))?,
+            },
+            full_threshold: size("manifest.full-compaction-threshold-size", 16 << 20)?,
+        })
+    }
 }
 
 /// Refused unless the value is one of these (compared without case). An empty list: refused whenever it is set.
@@ -140,6 +171,7 @@ impl TableOptions {
             },
             compression: parse_compression(text("file.compression"), level)?,
             manifest_codec: parse_manifest_codec(text("manifest.compression"), level)?,
+            merging: Merging::parse(raw)?,
             data_file_prefix: prefix.to_owned(),
             data_file_directory: directory,
             stats_dense: flag("metadata.stats-dense-store", true)?,
@@ -362,6 +394,7 @@ mod tests {
         assert_eq!(o.stats_mode("a", 0), StatsMode::Truncate(16));
         assert_eq!(o.partition_default_name, "__DEFAULT_PARTITION__");
         assert_eq!(o.data_file_prefix, "data-");
+        assert_eq!(o.merging, Merging { target: 8 << 20, min_count: 30, full_threshold: 16 << 20 });
     }
 
     #[test]
@@ -375,6 +408,9 @@ mod tests {
                 ("fields.b.stats-mode", "truncate(4)"),
                 ("metadata.stats-keep-first-n-columns", "1"),
                 ("manifest.compression", "null"),
+                ("manifest.target-file-size", "1 MB"),
+                ("manifest.merge-min-count", "3"),
+                ("manifest.full-compaction-threshold-size", "2mb"),
                 ("data-file.path-directory", "/data/"),
                 ("partition.legacy-name", "FALSE"),
                 ("snapshot.num-retained.min", "3"),
@@ -390,6 +426,7 @@ mod tests {
             [o.stats_mode("a", 0), o.stats_mode("b", 1), o.stats_mode("c", 2)],
             [StatsMode::Counts, StatsMode::Truncate(4), StatsMode::None]
         );
+        assert_eq!(o.merging, Merging { target: 1 << 20, min_count: 3, full_threshold: 2 << 20 });
         assert_eq!(o.data_file_directory.as_deref(), Some("data"));
         assert!(!o.partition_legacy_name);
     }
@@ -417,6 +454,9 @@ mod tests {
             ("file.compression", "brotli"),
             ("manifest.compression", "lz4"),
             ("manifest.format", "orc"),
+            ("manifest.target-file-size", "0"),
+            ("manifest.merge-min-count", "-1"),
+            ("manifest.full-compaction-threshold-size", "much"),
             ("target-file-size", "12 parsecs"),
             ("metadata.stats-mode", "truncate(0)"),
             ("fields.a.stats-mode", "some"),

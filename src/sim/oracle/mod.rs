@@ -161,6 +161,11 @@ impl Oracle {
         Ok(summary)
     }
 
+    /// Snapshots in history whose base lists other manifests than the one before them had, for the same files.
+    pub fn merged(&self) -> usize {
+        self.tables.iter().map(Ghost::merged).sum()
+    }
+
     fn place(&self, key: &str) -> Place {
         if let Some(seq) = self.chain.seq_of(key) {
             return Place::Checkpoint(seq);

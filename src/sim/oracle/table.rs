@@ -106,6 +106,11 @@ impl Ghost {
     pub(super) fn fallen_ever(&self) -> usize {
         self.fallen_ever
     }
+    /// Snapshots whose base names other manifests than the one below them.
+    pub(super) fn merged(&self) -> usize {
+        let pairs = self.history.values().zip(self.history.values().skip(1));
+        pairs.filter(|(below, above)| !below.view.manifests.iter().flatten().eq(&above.view.manifests[0])).count()
+    }
     fn newest(&self) -> Option<&Known> {
         self.history.values().next_back()
     }

@@ -20,7 +20,7 @@ impl PaimonLog {
         let id = staged.id;
         let below = if id > 1 { self.snapshot_bytes(id - 1).await? } else { None };
         let built_on_head = below.as_deref().map(Digest::of).is_some_and(|d| Some(d) == head.sha256);
-        if built_on_head && self.pinned(id - 1) {
+        if built_on_head && (self.pinned(id - 1) || self.follows(id).await?) {
             // Nothing from the pin on is ever expired, so the slot was free because nobody had used it.
             self.settle(head, id, true).await;
             return Ok(Standing::In);
@@ -58,6 +58,13 @@ impl PaimonLog {
             }
         }
         Err(Error::unavailable("snapshots expire faster than they can be read").at(self.store.url()).hint("try again later"))
+    }
+
+    /// Is there nothing above snapshot `id`, and does its history reach below the one that it was built on? Expiry deletes upwards, so the slot
+    /// had not been emptied. Without a pin this saves listing a directory that grows with the table.
+    async fn follows(&self, id: u64) -> Result<bool> {
+        let there = async |id| Ok::<_, Error>(self.store.size(&paths::snapshot(id)).await?.is_some());
+        Ok(id > 2 && !there(id + 1).await? && there(id - 2).await?)
     }
 
     /// Was snapshot `above` built on `below`, which has these bytes? Then `below` is in history; else it was created in a slot that expiry had

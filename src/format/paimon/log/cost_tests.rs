@@ -98,13 +98,72 @@ async fn a_steady_commit_reads_three_objects_and_lists_nothing() {
     want.push("PUT snapshot/LATEST".into());
     assert_eq!(calls, want);
 
-    // Without a pin: one LIST more.
+    // Without a pin: it looks above and below, and still lists nothing.
     log.unpin(&user("u")).await.unwrap();
     objects.calls.lock().unwrap().clear();
     commit(&log, 5, &last).await;
     let mut calls = std::mem::take(&mut *objects.calls.lock().unwrap());
     calls[2..5].sort();
     let mut want = steady(4);
-    want.extend(["LIST snapshot".into(), "PUT snapshot/LATEST".into()]);
+    want.extend(["HEAD snapshot/snapshot-6".into(), "HEAD snapshot/snapshot-3".into(), "PUT snapshot/LATEST".into()]);
     assert_eq!(calls, want);
+}
+
+#[tokio::test]
+async fn a_commit_that_merges_writes_one_manifest_more_and_reads_none_of_its_own() {
+    let objects = Arc::new(Recording::default());
+    let store = Store::over(objects.clone(), Path::from("t"), "memory:///t", &Env::real(), StoreOptions::default());
+    let log = table_in(&store, &[("id", "BIGINT")], &[]).await;
+    let mut last = head(&log).await;
+    for i in 1..=30 {
+        last = commit(&log, i, &last).await;
+        log.pin(&user("u"), 1).await.unwrap();
+    }
+    let count = |what: &str| objects.calls.lock().unwrap().iter().filter(|c| *c == what).count();
+    // Due; not due; and due for another process, which has to read them once.
+    for (merges, reads) in [(1, 0), (0, 0), (1, 30)] {
+        if reads > 0 {
+            for i in 33..=59 {
+                last = commit(&log, i, &last).await;
+            }
+        }
+        let log = if reads > 0 { &PaimonLog::open(&store).await.unwrap() } else { &log };
+        objects.calls.lock().unwrap().clear();
+        last = commit(log, 31, &last).await;
+        assert_eq!((count("PUT manifest"), count("PUT list"), count("GET manifest")), (1 + merges, 2, reads));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_looked_for_costs_the_manifests_that_may_hold_it() {
+    let objects = Arc::new(Recording::default());
+    let store = Store::over(objects.clone(), Path::from("t"), "memory:///t", &Env::real(), StoreOptions::default());
+    let log = table_in(&store, &[("id", "BIGINT"), ("dt", "INT")], &["dt"]).await;
+    let mut paths = Vec::new();
+    for day in 1..=8 {
+        let Change::Append(mut c) = one("u", day) else { panic!() };
+        c.messages[0].partition = vec![Some(crate::schema::Scalar::Int(day))];
+        c.messages[0].files[0].path = format!("dt={day}/{}", c.messages[0].files[0].path);
+        paths.push(c.messages[0].files[0].path.clone());
+        let before = head(&log).await;
+        let staged = log.stage(&before, &Change::Append(c), &mut Work::default()).await.unwrap();
+        assert!(publish_staged(&log, &staged).await);
+    }
+    let newest = head(&log).await;
+    let absent = |day: i64| format!("dt={day}/bucket-0/data-none-0.parquet");
+    for (wanted, found, manifests) in [
+        (vec![paths[7].clone()], true, 1),
+        (vec![paths[2].clone()], true, 1),
+        (vec![absent(5), paths[6].clone()], true, 1),
+        (vec![absent(5)], false, 1),
+        (vec![absent(3), absent(4)], false, 2),
+        (vec![absent(9)], false, 0),
+        (vec!["dt=2/bucket-1/x".into()], false, 0),
+        (vec!["elsewhere".into()], false, 8),
+    ] {
+        objects.calls.lock().unwrap().clear();
+        assert_eq!(log.any_live(&newest, &wanted).await.unwrap(), found, "{wanted:?}");
+        let read = objects.calls.lock().unwrap().iter().filter(|c| *c == "GET manifest").count();
+        assert_eq!(read, manifests, "{wanted:?}");
+    }
 }

@@ -85,7 +85,7 @@ impl PaimonLog {
         manifest::decode_manifest(&bytes).map_err(|e| e.at(self.place(&paths::manifest(name))))
     }
 
-    async fn meta_file(&self, name: &str) -> Result<Bytes> {
+    pub(super) async fn meta_file(&self, name: &str) -> Result<Bytes> {
         let path = paths::manifest(name);
         self.store.get(&path).await?.ok_or_else(|| {
             Error::data("a file that a snapshot names is missing")
@@ -152,31 +152,6 @@ impl PaimonLog {
             }
         }
         Ok(entries.into_iter().flatten().collect())
-    }
-
-    /// Is any of these paths live in `snapshot`?
-    pub(super) async fn holds_any(&self, snapshot: &Snapshot, files: &[String]) -> Result<bool> {
-        if files.is_empty() {
-            return Ok(false);
-        }
-        for entry in self.entries_at(snapshot).await? {
-            if files.contains(&self.path_of(&entry)?) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Does the base of `snapshot` add any of these paths?
-    pub(super) async fn base_holds_any(&self, snapshot: &Snapshot, files: &[String]) -> Result<bool> {
-        for meta in self.read_list(&snapshot.base_manifest_list).await? {
-            for entry in self.read_manifest(&meta.name).await? {
-                if entry.kind == EntryKind::Add && files.contains(&self.path_of(&entry)?) {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
     }
 
     /// The paths that `snapshot` adds.

@@ -14,14 +14,17 @@ use super::super::schema::TableSchema;
 use super::super::snapshot::{CommitKind, Snapshot};
 use super::super::stats::{self, RawStats};
 use super::PaimonLog;
+use super::merge::MergeWork;
 use crate::error::{Error, Result};
 use crate::format::{Change, CommitMessage, CommitUser, DataFile, Digest, END_OF_INPUT, Head, Staged, property};
 
 /// The delta of the change that was staged last: it does not depend on the head (but for the sequence numbers of buckets), so that after a
-/// lost race only the base list and the snapshot are made anew.
+/// lost race only the base list and the snapshot are made anew. And the manifests that were merged: they still stand for those that they
+/// were made of.
 #[derive(Debug, Default)]
 pub(crate) struct PaimonWork {
     done: Option<(Key, Delta)>,
+    merge: MergeWork,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -95,11 +98,14 @@ impl PaimonLog {
         let known = self.lists_of(base.as_ref()).await?;
         plan.key.sequences = self.number(head, base.as_ref(), &known, &newest, &mut entries).await?;
         let uploaded = work.done.as_ref().filter(|(key, _)| *key == plan.key).map(|(_, delta)| delta.clone());
-        let (base_list, delta) = match uploaded {
-            Some(delta) => (self.put_list(&known, 0, &newest).await?, delta),
+        let base_of = async |merge: &mut MergeWork| {
+            let kept = self.merged(&known, &newest, merge).await?;
+            Ok::<_, Error>((self.put_list(&kept, 0, &newest).await?, kept))
+        };
+        let ((base_list, kept), delta) = match uploaded {
+            Some(delta) => (base_of(&mut work.merge).await?, delta),
             None => {
-                let delta = self.put_delta(&entries, &newest);
-                let (list, delta) = futures::try_join!(self.put_list(&known, 0, &newest), delta)?;
+                let (list, delta) = futures::try_join!(base_of(&mut work.merge), self.put_delta(&entries, &newest))?;
                 work.done = Some((plan.key.clone(), delta.clone()));
                 (list, delta)
             }
@@ -107,7 +113,7 @@ impl PaimonLog {
         let built_on = head.sha256.map_or_else(|| "none".to_owned(), |d| d.to_string());
         plan.properties.insert(property::BASE.to_owned(), format!("{built_on} {}", delta.list.name));
         let snapshot = self.snapshot_on(base.as_ref(), &newest, &plan, &base_list, &delta);
-        let all: Vec<_> = known.iter().chain(&delta.manifests).cloned().collect();
+        let all: Vec<_> = kept.iter().chain(&delta.manifests).cloned().collect();
         // If it is published, the next commit on top of it need not read what this one wrote.
         self.state().lists = Some(([base_list.name, delta.list.name], Arc::new(all)));
         let bytes = Bytes::from(snapshot.encode()?);
@@ -210,7 +216,9 @@ impl PaimonLog {
                 levels: Some((0, 0)),
                 row_ids: None,
             });
-            uploads.push((paths::manifest(&name), Bytes::from(bytes)));
+            let bytes = Bytes::from(bytes);
+            self.state().recent.insert(&name, &bytes);
+            uploads.push((paths::manifest(&name), bytes));
         }
         let puts =
             futures::future::try_join_all(uploads.into_iter().map(|(name, bytes)| async move { self.store.put_new(&name, bytes).await }));
@@ -228,7 +236,7 @@ impl PaimonLog {
     }
 
     /// Sixteen bytes that are not in the data: what separates the blocks of an Avro file.
-    fn sync(&self) -> [u8; 16] {
+    pub(super) fn sync(&self) -> [u8; 16] {
         *self.store.env().uuid().as_bytes()
     }
 
