@@ -127,6 +127,7 @@ pub fn infer(format: RecordFormat, options: &CsvOptions, sample: &[Records]) -> 
             match format {
                 RecordFormat::Json => json(&mut table, records.value(i)),
                 RecordFormat::Csv => csv(&mut table, records, i, options),
+                RecordFormat::Parquet => {}
             }
         }
     }

@@ -1,9 +1,13 @@
 //! How records become rows. A record that cannot be one is a value ([`Reject`]), not a failure, and never takes its neighbours along.
 
+mod arrow_value;
 mod cast;
 mod check;
 mod check_bind;
+mod chunk;
+mod columnar;
 mod columns;
+mod conform;
 mod csv;
 mod expr;
 mod infer;
@@ -21,6 +25,9 @@ mod tests;
 use arrow::array::RecordBatch;
 
 pub use check::Check;
+pub(crate) use chunk::Chunk;
+pub use columnar::ColumnarDecoder;
+pub(crate) use columnar::columns_of;
 pub use csv::{CsvDecoder, CsvOptions};
 pub use expr::Function;
 pub use infer::infer;
@@ -28,7 +35,7 @@ pub use json::JsonDecoder;
 pub use mapping::{ColumnMapping, ColumnSpec, Mapping, Meta, OnNewField, PartitionCheck, Unit, ValueFrom};
 
 use crate::error::{Error, Result};
-use crate::source::Records;
+use crate::source::{Records, Rows};
 
 /// Where a record failed; a column of the dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +88,11 @@ pub struct Decoded {
 pub trait Decoder: Send {
     /// Every record is either one row of the batch or one reject. `Err` is for bugs only.
     fn decode(&mut self, records: &Records) -> Result<Decoded>;
+    /// The same for rows that are columnar already. `Invalid`, unless the decoder is for them.
+    fn decode_rows(&mut self, rows: &Rows) -> Result<Decoded> {
+        let what = "the source gives rows that need no decoding, and this decoder is for records";
+        Err(Error::invalid(what).at(&rows.origin.name).hint("use ColumnarDecoder"))
+    }
 }
 
 /// How records are written.
@@ -90,18 +102,21 @@ pub enum RecordFormat {
     Json,
     /// One CSV row each.
     Csv,
+    /// They are not: the rows of Parquet files are columns already.
+    Parquet,
 }
 
 impl RecordFormat {
-    /// Reads `json` or `csv`; anything else is `Invalid`.
+    /// Reads `json`, `csv` or `parquet`; anything else is `Invalid`.
     pub fn parse(text: &str) -> Result<Self> {
         match text {
             "json" => Ok(RecordFormat::Json),
             "csv" => Ok(RecordFormat::Csv),
+            "parquet" => Ok(RecordFormat::Parquet),
             "avro" | "debezium" | "raw" => {
-                Err(Error::invalid(format!("decode.format: {text} is not supported yet")).hint("write json or csv"))
+                Err(Error::invalid(format!("decode.format: {text} is not supported yet")).hint("write json, csv or parquet"))
             }
-            other => Err(Error::invalid(format!("decode.format: {other:?} is unknown")).hint("write json or csv")),
+            other => Err(Error::invalid(format!("decode.format: {other:?} is unknown")).hint("write json, csv or parquet")),
         }
     }
 }
@@ -111,5 +126,6 @@ pub fn make_decoder(format: RecordFormat, mapping: &Mapping, csv: &CsvOptions) -
     Ok(match format {
         RecordFormat::Json => Box::new(JsonDecoder::new(mapping)),
         RecordFormat::Csv => Box::new(CsvDecoder::new(mapping, csv)?),
+        RecordFormat::Parquet => Box::new(ColumnarDecoder::new(mapping)),
     })
 }

@@ -221,8 +221,20 @@ impl Rows {
         }
     }
 
+    /// Converts one column of a whole chunk.
+    pub(super) fn fill<C: Cells>(&mut self, column: usize, cells: &C, bad: &mut Bad) {
+        if let Some(Some(column)) = self.columns.get_mut(column) {
+            column.fill(cells, 0, bad);
+        }
+    }
+
     /// The batch: meta columns, exprs, checks, partitions; then the bad rows are taken out.
-    pub(super) fn finish(&mut self, records: &Records, mut bad: Bad) -> Result<Decoded> {
+    pub(super) fn finish(&mut self, records: &Records, bad: Bad) -> Result<Decoded> {
+        self.finish_with(records, bad, Vec::new())
+    }
+
+    /// The same, with columns that are `ready` and were not filled.
+    pub(super) fn finish_with(&mut self, records: &Records, mut bad: Bad, mut ready: Vec<Option<ArrayRef>>) -> Result<Decoded> {
         let mut arrays: Vec<Option<ArrayRef>> = Vec::with_capacity(self.columns.len());
         for (column, mapping) in self.columns.iter_mut().zip(&self.mapping.columns) {
             if let (Some(column), ValueFrom::Meta(meta)) = (column.as_mut(), &mapping.from) {
@@ -236,7 +248,9 @@ impl Rows {
                 };
                 column.fill(&MetaColumn { records, meta, field: name.to_owned() }, 0, &mut bad);
             }
-            arrays.push(column.as_mut().map(Column::finish).transpose()?);
+            let built = column.as_mut().map(Column::finish).transpose()?;
+            let at = arrays.len();
+            arrays.push(ready.get_mut(at).and_then(Option::take).or(built));
         }
         for (at, mapping) in self.mapping.columns.iter().enumerate() {
             if let ValueFrom::Expr { function, argument, text } = &mapping.from {

@@ -3,6 +3,7 @@
 use super::file::*;
 use super::location::{holds, identity, is_local};
 use super::read::DecodeText;
+use crate::decode::RecordFormat;
 use crate::error::{Error, Result};
 
 /// Checks a whole pipeline.
@@ -76,11 +77,15 @@ enum Ending {
     Json,
     Csv,
     Tsv,
+    Parquet,
     Later(&'static str),
 }
 
 fn ending(path: &str) -> Option<Ending> {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    if name.ends_with(".parquet") {
+        return Some(Ending::Parquet);
+    }
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     match name.rsplit_once('.')?.1 {
         "json" | "ndjson" | "jsonl" => Some(Ending::Json),
@@ -94,18 +99,27 @@ fn ending(path: &str) -> Option<Ending> {
 /// Completes `decode` by the source. An error comes with the path of what it is about.
 pub(super) fn decode_of(source: &SourceSpec, text: &DecodeText) -> Result<Decode, (&'static str, Error)> {
     let fail = |key, what: String, hint: &str| Err((key, Error::invalid(what).hint(hint)));
-    let found = match (&source.kind, text.csv) {
-        (SourceKind::Generate(_), Some(true)) => {
+    let found = match (&source.kind, text.format) {
+        (SourceKind::Generate(_), Some(RecordFormat::Csv)) => {
             return fail("decode.format", "`decode.format: csv` does not fit `source.generate`".to_owned(), "remove `decode`");
         }
+        (SourceKind::Files(_), Some(RecordFormat::Parquet)) => Ending::Parquet,
+        (_, Some(RecordFormat::Parquet)) => {
+            return fail(
+                "decode.format",
+                "`decode.format: parquet` is only for `source.files`".to_owned(),
+                "read files, or change `decode`",
+            );
+        }
         // With a format given, an ending still tells a tab from a comma.
-        (SourceKind::Files(files), Some(true)) if files.paths.iter().all(|p| ending(p) == Some(Ending::Tsv)) => Ending::Tsv,
-        (_, Some(true)) => Ending::Csv,
-        (_, Some(false)) => Ending::Json,
+        (SourceKind::Files(files), Some(RecordFormat::Csv)) if files.paths.iter().all(|p| ending(p) == Some(Ending::Tsv)) => Ending::Tsv,
+        (_, Some(RecordFormat::Csv)) => Ending::Csv,
+        (_, Some(RecordFormat::Json)) => Ending::Json,
         (SourceKind::Files(files), None) => by_ending(&files.paths).map_err(|e| ("source.files.paths", e))?,
         (_, None) => Ending::Json,
     };
-    if found == Ending::Json {
+    if found == Ending::Json || found == Ending::Parquet {
+        let (is, decode) = if found == Ending::Json { ("JSON", Decode::Json) } else { ("Parquet", Decode::Parquet) };
         let csv_only = [
             ("decode.header", text.header.is_some()),
             ("decode.delimiter", text.delimiter.is_some()),
@@ -113,8 +127,8 @@ pub(super) fn decode_of(source: &SourceSpec, text: &DecodeText) -> Result<Decode
             ("decode.null", text.null.is_some()),
         ];
         return match csv_only.into_iter().find(|(_, given)| *given) {
-            Some((key, _)) => fail(key, format!("`{key}` is for CSV, but the input is JSON"), "remove it, or write `format: csv`"),
-            None => Ok(Decode::Json),
+            Some((key, _)) => fail(key, format!("`{key}` is for CSV, but the input is {is}"), "remove it, or write `format: csv`"),
+            None => Ok(decode),
         };
     }
     let spec = CsvSpec {
@@ -134,13 +148,15 @@ fn by_ending(paths: &[String]) -> Result<Ending> {
     for path in paths {
         let found = match ending(path) {
             Some(Ending::Later(format)) => {
-                return Err(Error::invalid(format!("`{path}`: the format {format} is not supported yet")).hint("use NDJSON or CSV"));
+                return Err(
+                    Error::invalid(format!("`{path}`: the format {format} is not supported yet")).hint("use NDJSON, CSV or Parquet")
+                );
             }
             Some(found) => found,
             None => {
                 let what = format!("the ending of `{path}` does not tell its format");
                 return Err(Error::invalid(what)
-                    .hint("write `decode: {format: json}` or `decode: {format: csv}`; with --from, add `--set decode.format=json`"));
+                    .hint("write `decode: {format: json}`, `csv` or `parquet`; with --from, add `--set decode.format=json`"));
             }
         };
         match first {

@@ -14,6 +14,7 @@ use super::{check, location, read, shape, write};
 pub use crate::decode::{ColumnSpec, OnNewField};
 use crate::error::{Error, Result};
 use crate::schema::Hex;
+pub use crate::source::{OnChange, Watch};
 pub use crate::store::Durability;
 
 /// A pipeline: where records come from, how they become rows, where rows go. Complete, valid, with every location absolute.
@@ -72,7 +73,8 @@ impl SourceSpec {
         match &self.kind {
             SourceKind::Kafka(kafka) => kafka.stop == KafkaStop::Never,
             SourceKind::Generate(generate) => generate.rows.is_none(),
-            SourceKind::Files(_) | SourceKind::Stdin => false,
+            SourceKind::Files(files) => files.watch.is_some(),
+            SourceKind::Stdin => false,
         }
     }
 }
@@ -154,6 +156,8 @@ pub enum OnDataLoss {
 pub struct FilesSource {
     /// Absolute paths; `*`, `?`, `[..]` and `**` as in a glob.
     pub paths: Vec<String>,
+    /// Goes on for ever with what appears and what grows; none: reads what is there, and ends.
+    pub watch: Option<Watch>,
 }
 
 /// `source.generate`.
@@ -174,6 +178,8 @@ pub enum Decode {
     Json,
     /// Comma-separated values.
     Csv(CsvSpec),
+    /// Parquet files, whose rows are columns already.
+    Parquet,
 }
 
 /// The dialect of a CSV file.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 
 use crate::datafile::Layout;
-use crate::decode::{ColumnSpec, Decoder, Mapping, RecordFormat, infer, make_decoder};
+use crate::decode::{Chunk, ColumnSpec, Decoder, Mapping, RecordFormat, columns_of, infer, make_decoder};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::{PipelineFile, SinkSpec};
 use crate::pipeline::sources;
 use crate::schema::{Field, Scalar, Schema};
-use crate::source::{Offsets, Polled, Records};
+use crate::source::{Offsets, Records};
 use crate::store::{Store, StoreOptions};
 use crate::stream::watermark::Watermark;
 use crate::stream::{Event, Events, Ledger, StartOptions, dead_letters};
@@ -40,7 +40,7 @@ pub(crate) struct PlannedSink {
 pub(crate) struct Planned {
     pub(crate) sinks: Vec<PlannedSink>,
     pub(crate) dead_letter: Option<PlannedSink>,
-    sample: Vec<Records>,
+    sample: Vec<Chunk>,
 }
 
 impl Planned {
@@ -95,8 +95,12 @@ impl Planned {
                 .at(&sink.location)
                 .hint("give the sink its `columns`, or start again when there is input"));
         }
+        if let Some(rows) = self.sample.iter().find_map(Chunk::rows) {
+            return columns_of(rows).map_err(|e| e.at(&sink.location));
+        }
         let (format, csv) = record_format(file);
-        infer(format, &csv, &self.sample).map_err(|e| e.at(&sink.location))
+        let records: Vec<Records> = self.sample.iter().map(|chunk| chunk.records.clone()).collect();
+        infer(format, &csv, &records).map_err(|e| e.at(&sink.location))
     }
 
     /// Do the tables that are there belong to this chain, and are those there that it names? Asked before any table is created: a run that must
@@ -184,6 +188,7 @@ fn record_format(file: &PipelineFile) -> (RecordFormat, crate::decode::CsvOption
     use crate::pipeline::file::Decode;
     match &file.decode {
         Decode::Json => (RecordFormat::Json, crate::decode::CsvOptions::default()),
+        Decode::Parquet => (RecordFormat::Parquet, crate::decode::CsvOptions::default()),
         Decode::Csv(csv) => {
             let options =
                 crate::decode::CsvOptions { header: csv.header, delimiter: csv.delimiter, quote: csv.quote, null: csv.null.clone() };
@@ -216,21 +221,17 @@ fn part(i: usize, sink: &SinkSpec, specs: &[ColumnSpec], error: &Error) -> Strin
 }
 
 /// The first records, read through a second reader: the run's own source is not touched.
-async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Records>> {
+async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Chunk>> {
     let mut source = sources::open_for_a_look(file, env)?;
     let resolved = source.resolve(None).await?;
     source.seek(&resolved.start, resolved.stop.as_ref()).await?;
     let deadline = env.deadline(SAMPLE_PATIENCE);
     let (mut sample, mut count) = (Vec::new(), 0);
     while count < SAMPLE_RECORDS && env.left(deadline).is_some() {
-        match source.poll(deadline).await? {
-            Polled::Records(records) => {
-                let some = records.slice(0, records.len().min(SAMPLE_RECORDS - count));
-                count += some.len();
-                sample.push(some);
-            }
-            Polled::Batch(_) | Polled::Idle | Polled::End => break,
-        }
+        let Some(chunk) = Chunk::of(source.poll(deadline).await?) else { break };
+        let some = chunk.slice(0, chunk.len().min(SAMPLE_RECORDS - count));
+        count += some.len();
+        sample.push(some);
     }
     Ok(sample)
 }
@@ -304,12 +305,12 @@ fn splits(start: &Offsets, stop: Option<&Offsets>) -> Vec<String> {
     stop.0.iter().map(|(split, p)| format!("reads {split} from {} to {}", start.offset(split), end(p.offset))).collect()
 }
 
-fn plan_sink(file: &PipelineFile, sink: &PlannedSink, sample: &[Records]) -> Result<PlanSink> {
+fn plan_sink(file: &PipelineFile, sink: &PlannedSink, sample: &[Chunk]) -> Result<PlanSink> {
     let (mut rows, mut rejects) = (Vec::new(), Vec::new());
     let mut decoder = sink.decoder(file)?;
     let mut left = SHOWN;
-    for records in sample {
-        let decoded = decoder.decode(records)?;
+    for chunk in sample {
+        let (decoded, records) = (chunk.decode(decoder.as_mut())?, &chunk.records);
         let reject = |r: &crate::decode::Reject| format!("{}: {}: {}", records.place(r.index), r.stage.as_str(), r.error);
         rejects.extend(decoded.rejects.iter().take(SHOWN.saturating_sub(rejects.len())).map(reject));
         rows.push(decoded.batch.slice(0, decoded.batch.num_rows().min(left)));

@@ -10,6 +10,7 @@ use super::file::*;
 use super::location;
 use super::shape::nearest;
 use super::yaml::{Mark, Node, Value};
+use crate::decode::RecordFormat;
 use crate::error::{Error, Result};
 
 /// Collects where everything stands: a value at its first character, a mapping or list at its key.
@@ -167,13 +168,24 @@ fn source(at: &At<'_>, base: &Path) -> Result<SourceSpec> {
 }
 
 fn files(at: &At<'_>, base: &Path) -> Result<FilesSource> {
-    let watch = at.get("watch");
-    if watch.truth()? == Some(true) {
-        return Err(watch.fail("`source.files.watch: true` is not supported yet", "remove it; a later run reads new files"));
+    let watched = at.get("watch").truth()? == Some(true);
+    let default = Watch::default();
+    let watch = Watch {
+        every: at.get("watch_every").some_time()?.unwrap_or(default.every),
+        settled_after: at.get("settled_after").some_time()?.unwrap_or(default.settled_after),
+        on_change: at.get("on_change").word(&[("fail", OnChange::Fail), ("ignore", OnChange::Ignore)], &[])?.unwrap_or(default.on_change),
+    };
+    if let Some(key) = ["watch_every", "settled_after", "on_change"].into_iter().find(|key| !watched && at.get(key).given()) {
+        let at = at.get(key);
+        return Err(at.fail(format!("`{}` is for files that are watched", at.path), "set `watch: true`, or remove it"));
     }
     let paths = at.get("paths");
     let out = paths.items().iter().map(|item| input(item, base)).collect::<Result<Vec<_>>>()?;
-    if out.is_empty() { Err(paths.missing("write `paths: [\"in/*.ndjson\"]`")) } else { Ok(FilesSource { paths: out }) }
+    if out.is_empty() {
+        Err(paths.missing("write `paths: [\"in/*.ndjson\"]`"))
+    } else {
+        Ok(FilesSource { paths: out, watch: watched.then_some(watch) })
+    }
 }
 
 /// One path or glob, absolute.
@@ -312,7 +324,7 @@ fn kafka_stop(at: &At<'_>) -> Result<KafkaStop> {
 /// What `decode` says, before the file endings fill in what it does not.
 #[derive(Debug, Default)]
 pub(super) struct DecodeText {
-    pub(super) csv: Option<bool>,
+    pub(super) format: Option<RecordFormat>,
     pub(super) header: Option<bool>,
     pub(super) delimiter: Option<u8>,
     pub(super) quote: Option<u8>,
@@ -325,7 +337,10 @@ fn decode(at: &At<'_>) -> Result<DecodeText> {
         return Err(null.fail("`decode.null` has no text", "put it into quotes: `null: \"null\"`; an empty field is null anyway"));
     }
     Ok(DecodeText {
-        csv: at.get("format").word(&[("json", false), ("csv", true)], &["avro", "debezium", "raw"])?,
+        format: at.get("format").word(
+            &[("json", RecordFormat::Json), ("csv", RecordFormat::Csv), ("parquet", RecordFormat::Parquet)],
+            &["avro", "debezium", "raw"],
+        )?,
         header: at.get("header").truth()?,
         delimiter: character(&at.get("delimiter"))?,
         quote: character(&at.get("quote"))?,

@@ -33,7 +33,7 @@ const KAFKA: Shape = Map(&[
 ]);
 const SOURCE: Shape = Map(&[
     ("kafka", KAFKA),
-    ("files", Map(&[("paths", List(&V)), ("watch", V)])),
+    ("files", Map(&[("paths", List(&V)), ("watch", V), ("watch_every", V), ("settled_after", V), ("on_change", V)])),
     ("stdin", Map(&[])),
     ("generate", Map(&[("rows", V), ("rows_per_second", V), ("fail_at", V)])),
     ("at_end", V),

@@ -16,6 +16,7 @@ pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
         SourceKind::Files(files) => {
             let mut options = FilesOptions::new(file.base_dir(), files.paths.iter().cloned(), framing(file));
             options.chunk_bytes = chunk_bytes(file, options.chunk_bytes);
+            options.watch = files.watch.clone();
             Box::new(FilesSource::new(env, options)?)
         }
         SourceKind::Stdin => Box::new(StdinSource::new(env, StdinOptions::new(framing(file)))),
@@ -53,6 +54,7 @@ fn chunk_bytes(file: &PipelineFile, most: usize) -> usize {
 fn framing(file: &PipelineFile) -> Framing {
     match &file.decode {
         Decode::Json => Framing::Lines,
+        Decode::Parquet => Framing::Parquet,
         Decode::Csv(csv) => Framing::Csv { quote: csv.quote, header: csv.header, delimiter: csv.delimiter },
     }
 }

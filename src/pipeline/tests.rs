@@ -305,8 +305,8 @@ fn what_is_not_supported_yet_is_refused_by_name() {
             "p.yaml:4:3: `source.kafka` is not supported yet; use files, stdin or generate",
         ),
         (
-            source("files: {paths: [a.csv], watch: true}"),
-            "p.yaml:4:34: `source.files.watch: true` is not supported yet; remove it; a later run reads new files",
+            source("files: {paths: [a.csv], on_change: ignore}"),
+            "p.yaml:4:38: `source.files.on_change` is for files that are watched; set `watch: true`, or remove it",
         ),
         (with("decode: {format: avro}"), "p.yaml:7:18: `decode.format: avro` is not supported yet; supported: `json`, `csv`"),
         (sink("format: delta"), "p.yaml:6:11: `sinks.0.format: delta` is not supported yet; supported: `paimon`"),
@@ -407,6 +407,20 @@ fn an_unbounded_source_without_a_trigger_is_refused_with_what_to_set() {
 }
 
 #[test]
+fn watched_files_never_end_and_want_a_trigger() {
+    let text = source("files: {paths: ['in/*.csv'], watch: true, watch_every: 5s, settled_after: 10m, on_change: ignore}");
+    assert!(refused(&text, &[]).contains("nothing triggers a checkpoint"));
+    let file = read_with(&text, &["checkpoint.every=1s"]).unwrap();
+    let watch = Watch { every: Duration::from_secs(5), settled_after: Duration::from_secs(600), on_change: OnChange::Ignore };
+    let SourceKind::Files(files) = &file.source.kind else { panic!() };
+    assert_eq!(files.watch, Some(watch));
+    assert!(file.source.is_unbounded());
+    let again = read_with(&file.to_yaml_masked(), &[]).unwrap();
+    assert_eq!(again.source, file.source);
+    assert!(refused(&text, &["source.at_end=pause"]).contains("this source never ends"));
+}
+
+#[test]
 fn the_format_follows_the_file_endings() {
     let decode = |paths: &str, more: &str| {
         let text = format!("{}{more}", source(&format!("files: {{paths: [{paths}]}}")));
@@ -417,6 +431,8 @@ fn the_format_follows_the_file_endings() {
         assert_eq!(decode(paths, "").unwrap(), Decode::Json, "{paths}");
     }
     assert_eq!(decode("a.csv.gz", "").unwrap(), csv(b','));
+    assert_eq!(decode("'in/*.Parquet'", "").unwrap(), Decode::Parquet);
+    assert_eq!(decode("'in/*'", "decode: {format: parquet}").unwrap(), Decode::Parquet);
     assert_eq!(decode("a.tsv", "").unwrap(), csv(b'\t'));
     assert_eq!(decode("a.tsv", "decode: {format: csv}").unwrap(), csv(b'\t'));
     assert_eq!(decode("a.txt, b.json", "decode: {format: csv, delimiter: ;}").unwrap(), csv(b';'));
@@ -432,10 +448,13 @@ fn the_format_follows_the_file_endings() {
         ),
         (
             source("files: {paths: ['in/*']}"),
-            "p.yaml:4:11: the ending of `/base/in/*` does not tell its format; write `decode: {format: json}` or `decode: {format: csv}`; \
+            "p.yaml:4:11: the ending of `/base/in/*` does not tell its format; write `decode: {format: json}`, `csv` or `parquet`; \
              with --from, add `--set decode.format=json`",
         ),
-        (source("files: {paths: [a.avro]}"), "p.yaml:4:11: `/base/a.avro`: the format avro is not supported yet; use NDJSON or CSV"),
+        (
+            source("files: {paths: [a.avro]}"),
+            "p.yaml:4:11: `/base/a.avro`: the format avro is not supported yet; use NDJSON, CSV or Parquet",
+        ),
         (
             with("decode: {header: true}"),
             "p.yaml:7:18: `decode.header` is for CSV, but the input is JSON; remove it, or write `format: csv`",
@@ -621,7 +640,10 @@ fn a_command_line_makes_the_same_kind_of_pipeline() {
     assert_eq!((file.pipeline.as_str(), file.sinks[0].location.as_str()), ("orders", "/base/lake/shop.db/orders"));
     assert_eq!(file.checkpoint.location, "/base/lake/shop.db/_checkpoints");
     assert_eq!(file.checkpoint.rows, Some(100));
-    assert_eq!(file.source.kind, SourceKind::Files(FilesSource { paths: vec!["/base/in/*.csv".to_owned(), "/x/$y.csv".to_owned()] }));
+    assert_eq!(
+        file.source.kind,
+        SourceKind::Files(FilesSource { paths: vec!["/base/in/*.csv".to_owned(), "/x/$y.csv".to_owned()], watch: None })
+    );
     assert!(matches!(file.decode, Decode::Csv(_)));
     assert_eq!(make(&["-"], "s3://b/lake/T", &[]).unwrap().source.kind, SourceKind::Stdin);
     let (upper, lower) = (make(&["-"], "s3://b/lake/T", &[]).unwrap(), make(&["-"], "s3://b/lake/t", &[]).unwrap());
@@ -635,7 +657,7 @@ fn a_command_line_makes_the_same_kind_of_pipeline() {
     );
     assert_eq!(
         make(&["a.txt"], "t", &[]).unwrap_err().to_string(),
-        "--from, --to: the ending of `/base/a.txt` does not tell its format; write `decode: {format: json}` or `decode: {format: csv}`; \
+        "--from, --to: the ending of `/base/a.txt` does not tell its format; write `decode: {format: json}`, `csv` or `parquet`; \
              with --from, add `--set decode.format=json`"
     );
 }

@@ -57,7 +57,7 @@ fn properties(p: &Properties) -> Option<Value> {
 fn source(spec: &SourceSpec) -> Value {
     let (name, inner) = match &spec.kind {
         SourceKind::Kafka(k) => ("kafka", kafka(k)),
-        SourceKind::Files(f) => ("files", json!({"paths": texts(&f.paths)})),
+        SourceKind::Files(f) => ("files", files(f)),
         SourceKind::Stdin => ("stdin", json!({})),
         SourceKind::Generate(g) => (
             "generate",
@@ -70,6 +70,17 @@ fn source(spec: &SourceSpec) -> Value {
     };
     let at_end = if spec.at_end == AtEnd::Close { "close" } else { "pause" };
     compact([(name, Some(inner)), ("at_end", (!spec.is_unbounded()).then(|| json!(at_end)))])
+}
+
+fn files(f: &FilesSource) -> Value {
+    let watch = |value: &dyn Fn(&Watch) -> Value| f.watch.as_ref().map(value);
+    compact([
+        ("paths", Some(texts(&f.paths))),
+        ("watch", watch(&|_| json!(true))),
+        ("watch_every", watch(&|w| json!(show_duration(w.every)))),
+        ("settled_after", watch(&|w| json!(show_duration(w.settled_after)))),
+        ("on_change", watch(&|w| json!(if w.on_change == OnChange::Ignore { "ignore" } else { "fail" }))),
+    ])
 }
 
 fn number(n: f64) -> Value {
@@ -110,6 +121,7 @@ fn kafka(k: &KafkaSource) -> Value {
 fn decode(spec: &Decode) -> Value {
     match spec {
         Decode::Json => json!({"format": "json"}),
+        Decode::Parquet => json!({"format": "parquet"}),
         Decode::Csv(csv) => compact([
             ("format", Some(json!("csv"))),
             ("header", Some(json!(csv.header))),

@@ -69,6 +69,17 @@ pub(super) fn expand(base: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Names by which those who write a file say that it is not finished, or is not data at all.
+const UNFINISHED: [&str; 9] = [".tmp", ".temp", ".part", ".partial", ".crdownload", ".filepart", ".inprogress", "._copying_", "~"];
+
+/// Is this a file that is being written, by its name or that of its folder? `_SUCCESS` and `_temporary/0/part-1` of Hadoop and Spark count.
+pub(super) fn is_unfinished(path: &Path) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    let name = name.to_string_lossy().to_lowercase();
+    let in_folder = path.parent().into_iter().flat_map(Path::components).any(|c| c.as_os_str() == "_temporary");
+    name.starts_with('_') || in_folder || UNFINISHED.iter().any(|end| name.ends_with(end))
+}
+
 /// The names in a directory, as text and as paths.
 fn list(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let failed = |e| Error::unavailable("the folder cannot be listed").at(dir.display()).because(e).hint("make the folder readable");

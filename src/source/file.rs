@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 /// How many of a file's first bytes make it recognisable.
 const HEAD_BYTES: usize = 64 * 1024;
 const CHANGED: &str = "the file changed since it was read, so exactly-once cannot hold";
+const SHRUNK: &str = "the file shrank";
 const PUT_BACK: &str = "put the file back as it was (new data belongs in a new file), or go back with --rewind to a checkpoint before it \
                         was read, which writes its rows again";
 
@@ -41,6 +42,9 @@ pub(super) struct Note {
     /// The end was in the middle of something: what follows may belong to a record that is delivered already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) torn: Option<String>,
+    /// Parquet files: of the footer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) footer: Option<String>,
 }
 
 impl Note {
@@ -92,6 +96,11 @@ pub(super) fn look(path: &Path) -> Result<Option<Metadata>> {
     }
 }
 
+/// Is this error about a file that is not what it was?
+pub(super) fn is_change(e: &Error) -> bool {
+    e.message().starts_with(CHANGED) || e.message().starts_with(SHRUNK)
+}
+
 /// A file that was read, or promised to be read, is gone.
 pub(super) fn missing(path: &Path) -> Error {
     let hint = "put the file back, or go back with --rewind to a checkpoint before it was found";
@@ -100,16 +109,14 @@ pub(super) fn missing(path: &Path) -> Error {
 
 /// The file has less than it had.
 pub(super) fn shrunk(path: &Path, now: u64, then: u64) -> Error {
-    Error::data(format!("the file shrank: it has {now} bytes and had {then}, so exactly-once cannot hold"))
-        .at(path.display())
-        .hint(PUT_BACK)
+    Error::data(format!("{SHRUNK}: it has {now} bytes and had {then}, so exactly-once cannot hold")).at(path.display()).hint(PUT_BACK)
 }
 
-fn changed(path: &Path, where_: &str) -> Error {
+pub(super) fn changed(path: &Path, where_: &str) -> Error {
     Error::data(format!("{CHANGED} ({where_})")).at(path.display()).hint(PUT_BACK)
 }
 
-fn os_error(e: io::Error, path: &Path) -> Error {
+pub(super) fn os_error(e: io::Error, path: &Path) -> Error {
     match e.kind() {
         ErrorKind::NotFound => missing(path),
         ErrorKind::PermissionDenied => {
@@ -121,7 +128,7 @@ fn os_error(e: io::Error, path: &Path) -> Error {
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(super) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..16].iter().map(|b| format!("{b:02x}")).collect()
 }
 
@@ -167,12 +174,16 @@ pub(super) struct Ask<'a> {
     pub(super) path: &'a Path,
     pub(super) framing: Framing,
     pub(super) max_record: usize,
+    /// About so many bytes come at once.
+    pub(super) chunk_bytes: usize,
     /// Where to go on; none: at the start.
     pub(super) from: Option<&'a Position>,
     /// The end, and what is known about the file.
     pub(super) stop: &'a Position,
     /// Read a compressed file that was found cut off to the end it has now.
     pub(super) extend: bool,
+    /// The stop is the end of the file: what stands before it without a line end is a record.
+    pub(super) last: bool,
 }
 
 /// What a read of a file gave.
@@ -197,6 +208,7 @@ pub(super) struct Reading {
     head: Vec<u8>,
     head_digest: Option<String>,
     stop: u64,
+    last: bool,
     eof: bool,
 }
 
@@ -228,6 +240,7 @@ impl Reading {
             head: Vec::new(),
             head_digest: None,
             stop: ask.stop.offset,
+            last: ask.last,
             eof: false,
         };
         if packing == Packing::Plain {
@@ -369,12 +382,17 @@ impl Reading {
 
     /// Whole records out of what was read.
     pub(super) fn cut(&mut self, limit: usize) -> Result<Records> {
-        self.framer.cut(self.eof, limit, &mut self.origin)
+        self.framer.cut(self.eof && self.last, limit, &mut self.origin)
     }
 
     /// Everything up to the stop was cut.
     pub(super) fn done(&self) -> bool {
-        self.eof && !self.framer.more() && !self.framer.in_record()
+        self.eof && !self.framer.more() && !(self.last && self.framer.in_record())
+    }
+
+    /// Everything was cut, and what is left is no record yet.
+    fn clean(&self) -> bool {
+        self.done() && !self.framer.in_record()
     }
 
     /// The position after everything that was cut.
@@ -384,9 +402,9 @@ impl Reading {
         if self.packing != Packing::Plain {
             let head = &self.head[..self.head.len().min(usize::try_from(offset).unwrap_or(usize::MAX))];
             note.head = self.head_digest.clone().filter(|_| head.len() == HEAD_BYTES).or_else(|| Some(digest(head)));
-            note.end = self.done().then_some(self.known.size);
+            note.end = self.clean().then_some(self.known.size);
         }
-        if self.done() {
+        if self.clean() {
             note.torn = self.framer.torn().map(|t| if t == Torn::Line { "line" } else { "quote" }.to_owned());
         }
         note.position(offset)
@@ -421,7 +439,7 @@ impl Reading {
 }
 
 /// The file's content, decompressed; of a compressed file the first `size` bytes on disk.
-fn unpack(path: &Path, packing: Packing, size: u64) -> Result<Box<dyn Read + Send>> {
+pub(super) fn unpack(path: &Path, packing: Packing, size: u64) -> Result<Box<dyn Read + Send>> {
     let file = File::open(path).map_err(|e| os_error(e, path))?;
     let packed = |file: File| BufReader::with_capacity(64 * 1024, file.take(size));
     Ok(match packing {

@@ -1,13 +1,16 @@
-//! Local files, in name order, each from its start to the end it had when the lineage began.
+//! Local files, in name order, each from its start to the end it had when the lineage began; or, watched, for ever.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
 
 use async_trait::async_trait;
 
+use super::columnar::{Columnar, Footer};
 use super::expand;
 use super::file::{self, Ask, Filled, Note, Packing, Reading};
 use super::framing::Framing;
+use super::watch::{Check, Watch, Watching};
 use super::{Offsets, Polled, Position, Resolved, Source};
 use crate::env::{Deadline, Env};
 use crate::error::{Error, Result};
@@ -24,34 +27,64 @@ pub struct FilesOptions {
     pub framing: Framing,
     /// About how many bytes one poll reads and gives. Default 1 MiB.
     pub chunk_bytes: usize,
-    /// A longer record becomes a dead letter. Bytes; default 64 MiB.
+    /// A longer record becomes a dead letter. Bytes; default 64 MiB. Of no meaning for Parquet.
     pub max_record: usize,
+    /// Go on for ever with what appears and what grows; none: read what is there, and end.
+    pub watch: Option<Watch>,
 }
 
 impl FilesOptions {
     /// These paths below `base`, with the defaults.
     pub fn new(base: impl Into<PathBuf>, paths: impl IntoIterator<Item = impl Into<String>>, framing: Framing) -> Self {
         let paths = paths.into_iter().map(Into::into).collect();
-        FilesOptions { paths, base: base.into(), framing, chunk_bytes: 1 << 20, max_record: 64 << 20 }
+        FilesOptions { paths, base: base.into(), framing, chunk_bytes: 1 << 20, max_record: 64 << 20, watch: None }
     }
 }
 
-/// NDJSON or CSV files on local disk, plain, gzip (`.gz`) or zstd (`.zst`) by the ending of their names.
+/// The open file.
+pub(super) enum Open {
+    Text(Box<Reading>),
+    Rows(Box<Columnar>),
+    /// A compressed file that is watched: is it whole?
+    Check(Box<Check>),
+}
+
+impl Open {
+    fn split(&self) -> &str {
+        match self {
+            Open::Text(reading) => &reading.origin.split,
+            Open::Rows(reading) => &reading.origin.split,
+            Open::Check(check) => &check.split,
+        }
+    }
+    /// None: it stands where it was opened.
+    fn position(&self) -> Result<Option<Position>> {
+        match self {
+            Open::Text(reading) => reading.position().map(Some),
+            Open::Rows(reading) => reading.position().map(Some),
+            Open::Check(_) => Ok(None),
+        }
+    }
+}
+
+/// Files on local disk: NDJSON or CSV, plain, gzip (`.gz`) or zstd (`.zst`) by the ending of their names; or Parquet.
 ///
 /// A split is a file: its path relative to the base with `/`, or absolute when it is not below the base. An offset is a byte of the
-/// decompressed file. What is to be read is fixed by [`Source::resolve`]: files that appear or grow later wait for the next lineage. The
-/// note of a position holds the file's size, hashes of its first bytes and of the bytes before the offset, and the line number; a file
-/// that is missing, shorter or different is `Data`. Reading goes on the calling thread.
+/// decompressed file, or the number of a row of a Parquet file. Without [`Watch`], what is to be read is fixed by [`Source::resolve`]: files
+/// that appear or grow later wait for the next lineage. The note of a position holds the file's size, hashes of its first bytes and of the
+/// bytes before the offset (Parquet: of the footer), and the line number; a file that is missing, shorter or different is `Data`. Reading goes
+/// on the calling thread.
 pub struct FilesSource {
-    env: Env,
-    options: FilesOptions,
+    pub(super) env: Env,
+    pub(super) options: FilesOptions,
     base: PathBuf,
     /// Positions of all files but the open one.
-    positions: Offsets,
+    pub(super) positions: Offsets,
     stop: Offsets,
-    queue: VecDeque<String>,
-    current: Option<Reading>,
+    pub(super) queue: VecDeque<String>,
+    pub(super) current: Option<Open>,
     extend: BTreeSet<String>,
+    pub(super) watching: Option<Watching>,
 }
 
 impl FilesSource {
@@ -63,9 +96,13 @@ impl FilesSource {
         if options.chunk_bytes == 0 || options.max_record == 0 {
             return Err(Error::invalid("chunk_bytes and max_record must be greater than 0"));
         }
+        if options.watch.as_ref().is_some_and(|watch| watch.every.is_zero()) {
+            return Err(Error::invalid("the time between two looks at the watched files must be greater than 0"));
+        }
         let base = if options.base.as_os_str().is_empty() { Path::new(".") } else { &options.base };
         let base = std::path::absolute(base).map_err(|e| Error::invalid("the base folder has no absolute path").because(e))?;
         Ok(FilesSource {
+            watching: options.watch.clone().map(Watching::new),
             env,
             options,
             base,
@@ -77,8 +114,8 @@ impl FilesSource {
         })
     }
 
-    /// The files that there are now: split -> size in bytes on disk.
-    fn find(&self) -> Result<BTreeMap<String, u64>> {
+    /// The files that there are now.
+    pub(super) fn find(&self) -> Result<BTreeMap<String, Metadata>> {
         let mut found = BTreeMap::new();
         for pattern in &self.options.paths {
             let path = plain(&self.base.join(pattern));
@@ -86,8 +123,9 @@ impl FilesSource {
                 return Err(Error::invalid("a path of the source `files` is empty"));
             }
             match file::look(&path)? {
-                Some(meta) => drop(found.insert(self.split(&path)?, meta.len())),
+                Some(meta) => drop(found.insert(self.split(&path)?, meta)),
                 None if pattern.contains(['*', '?', '[']) => self.expand(pattern, &mut found)?,
+                None if self.watching.is_some() => {}
                 None => {
                     return Err(Error::invalid("no such file")
                         .at(path.display())
@@ -98,15 +136,15 @@ impl FilesSource {
         Ok(found)
     }
 
-    fn expand(&self, pattern: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {
+    fn expand(&self, pattern: &str, found: &mut BTreeMap<String, Metadata>) -> Result<()> {
         for path in expand::expand(&self.base, pattern)? {
             let path = plain(&path);
-            if path.is_dir() {
+            if path.is_dir() || (self.watching.is_some() && expand::is_unfinished(&path)) {
                 continue;
             }
             // None: it went between the listing and this look.
             if let Some(meta) = file::look(&path)? {
-                found.insert(self.split(&path)?, meta.len());
+                found.insert(self.split(&path)?, meta);
             }
         }
         Ok(())
@@ -117,30 +155,57 @@ impl FilesSource {
         name.to_str().map(str::to_owned).ok_or_else(|| not_text(path))
     }
 
-    fn path(&self, split: &str) -> PathBuf {
+    pub(super) fn path(&self, split: &str) -> PathBuf {
         self.base.join(split)
     }
 
-    fn open(&self, split: &str, from: Option<&Position>, stop: &Position) -> Result<Reading> {
-        Reading::open(&Ask {
+    pub(super) fn packing(&self, split: &str) -> Packing {
+        if self.options.framing == Framing::Parquet { Packing::Plain } else { Packing::of(split) }
+    }
+
+    /// `last`: the stop is the end of the file, also when no line end stands before it.
+    pub(super) fn open(&self, split: &str, from: Option<&Position>, stop: &Position, last: bool) -> Result<Open> {
+        let ask = Ask {
             split,
             path: &self.path(split),
             framing: self.options.framing,
             max_record: self.options.max_record,
+            chunk_bytes: self.options.chunk_bytes,
             from,
             stop,
             extend: self.extend.contains(split),
+            last,
+        };
+        Ok(match ask.framing {
+            Framing::Parquet => Open::Rows(Box::new(Columnar::open(&ask)?)),
+            Framing::Lines | Framing::Csv { .. } => Open::Text(Box::new(Reading::open(&ask)?)),
         })
+    }
+
+    /// Is a file that was read up to `position`, and has `size` bytes now, still what it was, as far as that is cheap to tell?
+    pub(super) fn still_the_same(&self, split: &str, position: &Position, size: u64) -> Result<()> {
+        let path = self.path(split);
+        if self.options.framing != Framing::Parquet {
+            return file::still_the_same(split, &path, position, size);
+        }
+        match Note::of(position, split)? {
+            Some(note) => Footer::read(&path)?.is(&note, &path),
+            None => Ok(()),
+        }
     }
 
     /// The stop of a file that has `size` bytes on disk now, when an earlier lineage ended at `from`.
     fn stop_of(&self, split: &str, size: u64, from: Option<&Position>) -> Result<Position> {
         let path = self.path(split);
+        let from = from.filter(|p| p.offset > 0);
+        if self.options.framing == Framing::Parquet {
+            return self.stop_of_rows(split, &path, from);
+        }
         let packing = Packing::of(split);
         let head = if packing == Packing::Plain { Some(file::head_of(&path, size)?) } else { None };
         let known = Note { size, head, ..Note::default() };
         let unknown_end = if size == 0 { 0 } else { Position::TO_END };
-        let Some(from) = from.filter(|p| p.offset > 0) else {
+        let Some(from) = from else {
             return known.position(if packing == Packing::Plain { size } else { unknown_end });
         };
         file::still_the_same(split, &path, from, size)?;
@@ -152,17 +217,34 @@ impl FilesSource {
             _ => known.position(unknown_end)?,
         };
         if stop.offset > from.offset {
-            self.open(split, Some(from), &stop)?; // everything that can be found wrong is found before `open` is written
+            self.open(split, Some(from), &stop, true)?; // everything that can be found wrong is found before `open` is written
         }
         Ok(stop)
     }
 
+    fn stop_of_rows(&self, split: &str, path: &Path, from: Option<&Position>) -> Result<Position> {
+        let footer = Footer::read(path)?;
+        if let Some(note) = from.map(|p| Note::of(p, split)).transpose()?.flatten() {
+            footer.is(&note, path)?;
+        }
+        footer.note.position(footer.rows)
+    }
+
     /// Remembers where the open file stands, and closes it.
-    fn close(&mut self) -> Result<()> {
-        if let Some(reading) = self.current.take() {
-            let split = reading.origin.split.clone();
-            let position = reading.position()?;
-            self.positions.0.insert(split, position);
+    pub(super) fn close(&mut self) -> Result<()> {
+        if let Some(open) = self.current.take()
+            && let Some(position) = open.position()?
+        {
+            self.positions.0.insert(open.split().to_owned(), position);
+        }
+        Ok(())
+    }
+
+    /// Closes the file that is read as far as it goes, and takes it out of the queue.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.close()?;
+        if let Some(split) = self.queue.pop_front() {
+            self.was_read(&split);
         }
         Ok(())
     }
@@ -170,11 +252,29 @@ impl FilesSource {
     /// One step: reads and cuts once. None: nothing whole came of it.
     fn step(&mut self) -> Result<Option<Polled>> {
         if self.current.is_none() {
-            let Some(split) = self.queue.front() else { return Ok(Some(Polled::End)) };
-            let Some(stop) = self.stop.0.get(split) else { return Err(Error::internal("a file in the queue has no stop").at(split)) };
-            self.current = Some(self.open(split, self.positions.0.get(split), stop)?);
+            let Some(split) = self.queue.front() else {
+                return Ok(self.watching.is_none().then_some(Polled::End));
+            };
+            self.current = match self.watching {
+                Some(_) => self.open_watched()?,
+                None => {
+                    let Some(stop) = self.stop.0.get(split) else {
+                        return Err(Error::internal("a file in the queue has no stop").at(split));
+                    };
+                    Some(self.open(split, self.positions.0.get(split), stop, true)?)
+                }
+            };
         }
-        let Some(reading) = &mut self.current else { return Ok(None) };
+        match &self.current {
+            Some(Open::Text(_)) => self.step_text(),
+            Some(Open::Rows(_)) => self.step_rows(),
+            Some(Open::Check(_)) => self.step_check().map(|()| None),
+            None => Ok(None),
+        }
+    }
+
+    fn step_text(&mut self) -> Result<Option<Polled>> {
+        let Some(Open::Text(reading)) = &mut self.current else { return Ok(None) };
         let filled = if reading.framer.more() { Ok(Filled::Fine) } else { reading.fill(self.options.chunk_bytes) };
         let records = reading.cut(self.options.chunk_bytes)?;
         let failed = !matches!(filled, Ok(Filled::Fine));
@@ -188,10 +288,24 @@ impl FilesSource {
         if failed {
             self.close()?; // what is whole goes out first; the next poll comes back to the error
         } else if reading.done() {
-            self.close()?;
-            self.queue.pop_front();
+            self.finish()?;
         }
         Ok((!records.is_empty()).then_some(Polled::Records(records)))
+    }
+
+    fn step_rows(&mut self) -> Result<Option<Polled>> {
+        let Some(Open::Rows(reading)) = &mut self.current else { return Ok(None) };
+        let rows = match reading.read() {
+            Ok(rows) => rows,
+            Err(e) => {
+                self.close()?;
+                return Err(e);
+            }
+        };
+        if reading.done() {
+            self.finish()?;
+        }
+        Ok(rows.map(Polled::Batch))
     }
 }
 
@@ -199,10 +313,13 @@ impl FilesSource {
 impl Source for FilesSource {
     async fn resolve(&mut self, from: Option<&Offsets>) -> Result<Resolved> {
         let start = from.cloned().unwrap_or_default();
+        if self.watching.is_some() {
+            return Ok(Resolved { start, stop: None });
+        }
         let found = self.find()?;
         let mut stop = Offsets::default();
-        for (split, size) in &found {
-            stop.0.insert(split.clone(), self.stop_of(split, *size, start.0.get(split))?);
+        for (split, meta) in &found {
+            stop.0.insert(split.clone(), self.stop_of(split, meta.len(), start.0.get(split))?);
         }
         for (split, position) in start.0.iter().filter(|(split, p)| p.offset > 0 && !found.contains_key(*split)) {
             let path = self.path(split);
@@ -215,6 +332,9 @@ impl Source for FilesSource {
     }
 
     async fn seek(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<()> {
+        if self.watching.is_some() {
+            return self.begin_to_watch(offsets);
+        }
         self.stop = match stop {
             Some(stop) => stop.clone(),
             None => self.resolve(Some(offsets)).await?.stop.unwrap_or_default(),
@@ -233,7 +353,7 @@ impl Source for FilesSource {
                 Some(_) if whole => {}
                 Some(_) => {
                     if position.is_some_and(|p| p.offset > 0) {
-                        self.open(split, position, stop)?;
+                        self.open(split, position, stop, true)?;
                     }
                     self.queue.push_back(split.clone());
                 }
@@ -244,10 +364,16 @@ impl Source for FilesSource {
 
     async fn poll(&mut self, deadline: Deadline) -> Result<Polled> {
         loop {
-            if let Some(polled) = self.step()? {
-                return Ok(polled);
+            match self.step() {
+                Ok(Some(polled)) => return Ok(polled),
+                Ok(None) => {}
+                Err(e) => self.failed(e)?,
             }
-            if self.env.left(deadline).is_none() {
+            let left = self.env.left(deadline);
+            if self.watching.is_some() && self.current.is_none() && self.queue.is_empty() {
+                self.look_or_wait(left.unwrap_or_default()).await?;
+            }
+            if left.is_none() {
                 return Ok(Polled::Idle); // a very long record: it is read on at the next poll
             }
         }
@@ -255,11 +381,11 @@ impl Source for FilesSource {
 
     fn position(&self) -> Offsets {
         let mut all = self.positions.clone();
-        if let Some(reading) = &self.current
-            && reading.framer.offset() > all.offset(&reading.origin.split)
-            && let Ok(position) = reading.position()
+        if let Some(open) = &self.current
+            && let Ok(Some(position)) = open.position()
+            && position.offset > all.offset(open.split())
         {
-            all.0.insert(reading.origin.split.clone(), position);
+            all.0.insert(open.split().to_owned(), position);
         }
         all
     }

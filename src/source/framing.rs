@@ -23,6 +23,8 @@ pub enum Framing {
         /// What separates fields, `,` as a rule.
         delimiter: u8,
     },
+    /// The rows of Parquet files, which are columns already. Only for files.
+    Parquet,
 }
 
 /// How much is kept of a record that cannot be delivered whole.
@@ -177,7 +179,7 @@ impl Framer {
             let Some((end, next, fault)) = self.row(at, eof) else { break };
             let content = trimmed(&self.buf[at..end]);
             let blank = match self.framing {
-                Framing::Lines => content.trim_ascii().is_empty(),
+                Framing::Lines | Framing::Parquet => content.trim_ascii().is_empty(),
                 Framing::Csv { .. } => content.is_empty(),
             };
             let (line, end) = (self.line, at + content.len());
@@ -220,7 +222,7 @@ impl Framer {
         }
         match self.framing {
             Framing::Csv { .. } => self.first_line(at, eof),
-            Framing::Lines => {
+            Framing::Lines | Framing::Parquet => {
                 self.rescan(next);
                 Some((end, next, Some(self.too_long(length as u64))))
             }

@@ -1,6 +1,7 @@
 //! Where records come from. A source has splits (a file, a Kafka partition); each record has an offset in its split, and
 //! `(split, offset)` always gives the same record. That is what exactly-once needs (a source that cannot says so).
 
+mod columnar;
 pub mod conformance;
 mod expand;
 mod file;
@@ -10,11 +11,13 @@ mod generate;
 mod stdin;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use files::{FilesOptions, FilesSource};
 pub use framing::Framing;
 pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
 pub use stdin::{StdinOptions, StdinSource};
+pub use watch::{OnChange, Watch};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -195,6 +198,19 @@ pub struct Rows {
     pub batch: RecordBatch,
     /// Offset of the first row; row i has `first + i`.
     pub first: u64,
+}
+
+impl Rows {
+    /// Where the rows come from, as records without values.
+    pub fn places(&self) -> Records {
+        let rows = self.batch.num_rows();
+        let offsets = (self.first..).take(rows).collect();
+        Records { ends: vec![0; rows], offsets, ..Records::none(self.origin.clone()) }
+    }
+    /// Rows `from..to`.
+    pub fn slice(&self, from: usize, to: usize) -> Rows {
+        Rows { origin: self.origin.clone(), batch: self.batch.slice(from, to - from), first: self.first + from as u64 }
+    }
 }
 
 /// What one poll gave.

@@ -1,3 +1,6 @@
+mod columnar;
+mod watch;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;

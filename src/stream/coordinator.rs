@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use crate::decode::{Decoded, Decoder, Reject, Stage};
+use crate::decode::{Chunk, Decoded, Decoder, Reject, Stage};
 use crate::env::Env;
 use crate::error::{Error, Kind, Result};
 use crate::sink::Message;
@@ -122,7 +122,7 @@ struct Progress {
 
 /// A chunk that is decoded and not yet written.
 struct Ready {
-    records: Records,
+    chunk: Chunk,
     /// Per lane, in lane order.
     decoded: Vec<LaneOutput>,
 }
@@ -148,11 +148,11 @@ impl Coordinator {
                 return self.pause(progress).await;
             }
             match self.source.poll(env.deadline(self.patience(&env, &progress))).await? {
-                Polled::Records(records) => {
-                    progress.came(&records, env.monotonic());
-                    ready = self.decode_while_writing(&env, records, ready, &mut progress).await?;
+                polled @ (Polled::Records(_) | Polled::Batch(_)) => {
+                    let Some(chunk) = Chunk::of(polled) else { continue };
+                    progress.came(&chunk, env.monotonic());
+                    ready = self.decode_while_writing(&env, chunk, ready, &mut progress).await?;
                 }
-                Polled::Batch(_) => return Err(Error::invalid("columnar sources are not supported yet")),
                 Polled::Idle => self.write_ready(ready.take(), &mut progress).await?,
                 Polled::End => {
                     self.write_ready(ready.take(), &mut progress).await?;
@@ -186,24 +186,24 @@ impl Coordinator {
 
     // ---- records to rows ------------------------------------------------------------------------------------------------------------
 
-    /// Decodes `records`; with threads, the chunk before is written at the same time and this one is returned.
+    /// Decodes `chunk`; with threads, the chunk before is written at the same time and this one is returned.
     async fn decode_while_writing(
         &mut self,
         env: &Env,
-        records: Records,
+        chunk: Chunk,
         before: Option<Ready>,
         progress: &mut Progress,
     ) -> Result<Option<Ready>> {
-        let cuts = self.cuts(&records);
+        let cuts = self.cuts(&chunk.records);
         let mut decoders: Vec<Box<dyn Decoder>> = Vec::with_capacity(self.lanes.len());
         for lane in &mut self.lanes {
             decoders.push(std::mem::replace(&mut lane.decoder, Box::new(Away)));
         }
         let work = move || {
-            let decoded = decode_all(&mut decoders, &records, &cuts);
-            (decoders, records, decoded)
+            let decoded = decode_all(&mut decoders, &chunk, &cuts);
+            (decoders, chunk, decoded)
         };
-        let (decoders, records, decoded) = if self.threads > 1 {
+        let (decoders, chunk, decoded) = if self.threads > 1 {
             let (done, written) = futures::join!(env.cpu(work), self.write_ready(before, progress));
             written?;
             done
@@ -214,7 +214,7 @@ impl Coordinator {
         for (lane, decoder) in self.lanes.iter_mut().zip(decoders) {
             lane.decoder = decoder;
         }
-        let ready = Ready { records, decoded: decoded? };
+        let ready = Ready { chunk, decoded: decoded? };
         if self.threads > 1 {
             return Ok(Some(ready));
         }
@@ -234,7 +234,7 @@ impl Coordinator {
 
     /// Writes a decoded chunk into the sinks, its rejects into the dead letters.
     async fn write_ready(&mut self, ready: Option<Ready>, progress: &mut Progress) -> Result<()> {
-        let Some(Ready { records, decoded }) = ready else { return Ok(()) };
+        let Some(Ready { chunk, decoded }) = ready else { return Ok(()) };
         let mut seen_undecodable = std::collections::BTreeSet::new();
         for (i, output) in decoded.into_iter().enumerate() {
             let sink = self.lanes[i].sink;
@@ -245,7 +245,7 @@ impl Coordinator {
             let rejects: Vec<Reject> =
                 output.rejects.into_iter().filter(|r| r.stage != Stage::Decode || seen_undecodable.insert(r.index)).collect();
             if !rejects.is_empty() {
-                self.write_rejects(&records, &rejects, sink, progress).await?;
+                self.write_rejects(&chunk, &rejects, sink, progress).await?;
             }
         }
         Ok(())
@@ -262,8 +262,9 @@ impl Coordinator {
         Ok(())
     }
 
-    async fn write_rejects(&mut self, records: &Records, rejects: &[Reject], sink: usize, progress: &mut Progress) -> Result<()> {
+    async fn write_rejects(&mut self, chunk: &Chunk, rejects: &[Reject], sink: usize, progress: &mut Progress) -> Result<()> {
         let first = &rejects[0];
+        let records = &chunk.records;
         let Some(dead) = self.dead_letters else {
             return Err(Error::data(words(first)).at(records.place(first.index)).hint(
                 "mend the record, or name a table for such records under `dead_letter:`; nothing after the last checkpoint was committed",
@@ -282,7 +283,8 @@ impl Coordinator {
                 time_ms: self.chain.env().now_ms(),
                 run: &self.chain.writer.run,
             };
-            let batch = dead_letters::batch(records, &some, &stamp)?;
+            let (records, some) = chunk.rejected(&some);
+            let batch = dead_letters::batch(&records, &some, &stamp)?;
             self.chain.sinks[dead].sink.write(&batch).await?;
         }
         progress.written[dead] = true;
@@ -353,10 +355,10 @@ impl Progress {
             first_dead: None,
         }
     }
-    fn came(&mut self, records: &Records, now: Duration) {
-        self.records += records.len() as u64;
-        self.report.records += records.len() as u64;
-        self.bytes += records.ends.last().map_or(0, |end| end - records.start) as u64;
+    fn came(&mut self, chunk: &Chunk, now: Duration) {
+        self.records += chunk.len() as u64;
+        self.report.records += chunk.len() as u64;
+        self.bytes += chunk.bytes();
         self.first_write.get_or_insert(now);
     }
     fn next(&mut self, now: Duration, has_messages: bool) {
@@ -375,17 +377,17 @@ fn words(reject: &Reject) -> String {
 }
 
 /// Decodes a chunk for every lane. Below a lane's second cut its rows are settled and only rejects count; below the first, nothing does.
-fn decode_all(decoders: &mut [Box<dyn Decoder>], records: &Records, cuts: &[(usize, usize)]) -> Result<Vec<LaneOutput>> {
+fn decode_all(decoders: &mut [Box<dyn Decoder>], chunk: &Chunk, cuts: &[(usize, usize)]) -> Result<Vec<LaneOutput>> {
     let mut all = Vec::with_capacity(decoders.len());
     for (decoder, (dead, rows)) in decoders.iter_mut().zip(cuts) {
         let mut output = LaneOutput { batch: None, rejects: Vec::new() };
         if dead < rows {
-            let some = records.slice(*dead, *rows);
-            output.rejects = shifted(decoder.decode(&some)?.rejects, *dead);
+            output.rejects = shifted(chunk.slice(*dead, *rows).decode(decoder.as_mut())?.rejects, *dead);
         }
-        if *rows < records.len() {
+        if *rows < chunk.len() {
+            let whole = *rows == 0;
             let Decoded { batch, rejects } =
-                if *rows == 0 { decoder.decode(records)? } else { decoder.decode(&records.slice(*rows, records.len()))? };
+                if whole { chunk.decode(decoder.as_mut())? } else { chunk.slice(*rows, chunk.len()).decode(decoder.as_mut())? };
             output.batch = Some(batch);
             output.rejects.extend(shifted(rejects, *rows).into_iter().filter(|r| r.index >= *dead));
         }

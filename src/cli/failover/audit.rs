@@ -14,13 +14,13 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cli::cells::Cells;
 use crate::cli::output::Value;
-use crate::decode::{Reject, Stage};
+use crate::decode::{Chunk, Reject, Stage};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::PipelineFile;
 use crate::pipeline::plan::Planned;
 use crate::pipeline::sources;
-use crate::source::{Offsets, Polled, Records};
+use crate::source::{Offsets, Polled};
 use crate::store::{Store, StoreOptions};
 use crate::stream::dead_letters::{self, Stamp};
 use crate::table::Table;
@@ -186,15 +186,16 @@ impl Audit<'_> {
         let resolved = source.resolve(None).await?;
         source.seek(&resolved.start, resolved.stop.as_ref()).await?;
         loop {
-            let records = match source.poll(self.env.deadline(POLL)).await? {
-                Polled::Records(records) => records,
-                Polled::Idle => continue,
+            let chunk = match source.poll(self.env.deadline(POLL)).await? {
                 Polled::End => return Ok(()),
-                Polled::Batch(_) => return Err(Error::invalid("columnar sources are not supported yet")),
+                polled => match Chunk::of(polled) {
+                    Some(chunk) => chunk,
+                    None => continue,
+                },
             };
             let mut rejects = Vec::new();
             for (at, decoder) in decoders.iter_mut().enumerate() {
-                let decoded = decoder.decode(&records)?;
+                let decoded = chunk.decode(decoder.as_mut())?;
                 if decoded.batch.num_rows() > 0 {
                     take(at, &decoded.batch, &hashers[at].hashes(&decoded.batch)?)?;
                 }
@@ -202,7 +203,7 @@ impl Audit<'_> {
             }
             if self.file.dead_letter.is_some() {
                 let dead = self.file.sinks.len();
-                for batch in self.dead_letters(&records, rejects)? {
+                for batch in self.dead_letters(&chunk, rejects)? {
                     take(dead, &batch, &hashers[dead].hashes(&batch)?)?;
                 }
             }
@@ -211,7 +212,7 @@ impl Audit<'_> {
     }
 
     /// A record that cannot be read at all is one dead letter; one that is no row of a sink is one for each such sink.
-    fn dead_letters(&self, records: &Records, rejects: Vec<Vec<Reject>>) -> Result<Vec<RecordBatch>> {
+    fn dead_letters(&self, chunk: &Chunk, rejects: Vec<Vec<Reject>>) -> Result<Vec<RecordBatch>> {
         let mut unreadable = BTreeSet::new();
         let mut batches = Vec::new();
         for (at, rejects) in rejects.into_iter().enumerate() {
@@ -223,7 +224,8 @@ impl Audit<'_> {
                     continue;
                 }
                 let stamp = Stamp { pipeline: &self.file.pipeline, seq: 0, sink, time_ms: 0, run: "" };
-                let batch = dead_letters::batch(records, &some, &stamp)?;
+                let (records, some) = chunk.rejected(&some);
+                let batch = dead_letters::batch(&records, &some, &stamp)?;
                 let at = COORDINATES.iter().map(|c| batch.schema_ref().index_of(c)).collect::<Result<Vec<_>, _>>()?;
                 batches.push(self.without_dir(&batch.project(&at)?)?);
             }

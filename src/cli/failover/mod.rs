@@ -86,6 +86,10 @@ fn repeatable(file: &PipelineFile) -> Result<()> {
             "the source never ends, so no run would ever be complete and there would be nothing to compare its tables with",
             "give it an end: --set source.kafka.stop=end",
         ),
+        SourceKind::Files(_) if file.source.is_unbounded() => (
+            "watched files never end, so no run would ever be complete and there would be nothing to compare its tables with",
+            "read what is there: --set source.files.watch=false, and leave out what goes with it",
+        ),
         SourceKind::Kafka(_) | SourceKind::Files(_) | SourceKind::Generate(_) => return Ok(()),
     };
     Err(file.locate("source", Error::invalid(what).hint(hint)))
