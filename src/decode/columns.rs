@@ -7,7 +7,8 @@ use arrow::array::{ArrayRef, NullBufferBuilder};
 
 use super::cast::{Cast, Value};
 use super::leaf::{Feed, Leaf};
-use super::mapping::ColumnMapping;
+use super::mapping::{ColumnMapping, OnNewField};
+use super::nested::Nested;
 use super::{Reject, Stage};
 use crate::error::Result;
 use crate::schema::DataType;
@@ -24,6 +25,8 @@ pub(super) trait Cells {
     fn missing(&self, row: usize) -> &'static str;
     /// What is named when a cell fails: a path in the record, `meta: key`.
     fn field(&self) -> &str;
+    /// Is the text of a cell JSON when the column is of a nested type?
+    fn json_in_text(&self) -> bool;
 }
 
 /// Which records of a chunk are bad, and why.
@@ -55,18 +58,31 @@ impl Bad {
 /// A column under construction.
 pub(super) struct Column {
     name: String,
+    data_type: DataType,
     nullable: bool,
-    leaf: Leaf,
+    body: Body,
     nulls: NullBufferBuilder,
     scratch: Vec<u8>,
 }
 
+enum Body {
+    Leaf(Leaf),
+    /// Keeps its own nulls.
+    Nested(Box<Nested>),
+}
+
 impl Column {
-    pub(super) fn new(mapping: &ColumnMapping) -> Self {
+    pub(super) fn new(mapping: &ColumnMapping, on_new_field: OnNewField) -> Self {
+        let (data_type, unit) = (&mapping.data_type, mapping.unit);
+        let body = match data_type.is_nested() {
+            true => Body::Nested(Box::new(Nested::new(data_type, mapping.nullable, unit, on_new_field == OnNewField::Reject))),
+            false => Body::Leaf(Leaf::new(data_type, unit)),
+        };
         Column {
             name: mapping.name.clone(),
+            data_type: data_type.clone(),
             nullable: mapping.nullable,
-            leaf: Leaf::new(&mapping.data_type, mapping.unit),
+            body,
             nulls: NullBufferBuilder::new(0),
             scratch: Vec::new(),
         }
@@ -74,29 +90,40 @@ impl Column {
 
     /// Room for a chunk of `rows` records.
     pub(super) fn start(&mut self, rows: usize) {
-        self.nulls = NullBufferBuilder::new(rows);
-        self.leaf.start(rows);
+        match &mut self.body {
+            Body::Leaf(leaf) => {
+                self.nulls = NullBufferBuilder::new(rows);
+                leaf.start(rows);
+            }
+            Body::Nested(nested) => nested.start(),
+        }
     }
 
     /// Appends a block whose first row is record `first` of the chunk.
     pub(super) fn fill<C: Cells>(&mut self, cells: &C, first: usize, bad: &mut Bad) {
-        let data_type = self.leaf.data_type.clone();
-        self.leaf.take(&mut Fill {
+        let mut fill = Fill {
             cells,
             first,
             bad,
             name: &self.name,
-            data_type: &data_type,
+            data_type: &self.data_type,
             nullable: self.nullable,
             nulls: &mut self.nulls,
             scratch: &mut self.scratch,
-        });
+        };
+        match &mut self.body {
+            Body::Leaf(leaf) => leaf.take(&mut fill),
+            Body::Nested(nested) => fill.nested(nested),
+        }
     }
 
     /// The array of everything that was appended; the column is empty again.
     pub(super) fn finish(&mut self) -> Result<ArrayRef> {
-        let nulls = self.nulls.finish();
-        self.leaf.finish(nulls).map_err(|e| e.at(format!("column {:?}", self.name)))
+        let array = match &mut self.body {
+            Body::Leaf(leaf) => leaf.finish(self.nulls.finish()),
+            Body::Nested(nested) => nested.finish(),
+        };
+        array.map_err(|e| e.at(format!("column {:?}", self.name)))
     }
 }
 
@@ -166,6 +193,24 @@ impl<C: Cells> Feed for Fill<'_, C> {
 }
 
 impl<C: Cells> Fill<'_, C> {
+    fn nested(&mut self, nested: &mut Nested) {
+        for row in 0..self.cells.len() {
+            match self.cells.value(row, self.scratch) {
+                Value::Null | Value::Absent | Value::NotObject => {
+                    nested.push_null();
+                    self.missing(row);
+                }
+                value => {
+                    if let Err(why) = nested.push(value, self.cells.json_in_text()) {
+                        let (cells, name) = (self.cells, self.name);
+                        let field = why.field(cells.field());
+                        self.bad.report(self.first + row, Stage::Cast, Some(&field), || why.message(name, cells.field()));
+                    }
+                }
+            }
+        }
+    }
+
     #[cold]
     fn misfit(&mut self, row: usize, why: &str) {
         let (cells, name, data_type) = (self.cells, self.name, self.data_type);

@@ -3,6 +3,7 @@
 //! * An unquoted empty field is NULL, a quoted one is the empty text; the text of `null:` is NULL when it is not quoted.
 //! * Blanks belong to a text; around numbers, booleans, dates and timestamps they do not count.
 //! * A quote only means something at the beginning of a field; inside a quoted field it is written twice.
+//! * A value of a nested type is JSON text.
 //! * Names come from the header ([`Origin::header`](crate::source::Origin::header)). Without one the fields are the columns that
 //!   come from the record, in their order.
 //! * A column that the header does not have is like an absent key of JSON; a row with fewer or more fields than the header is refused.
@@ -230,6 +231,9 @@ impl Syntax for Csv {
     }
     fn missing(&self, kind: Kind) -> &'static str {
         if kind == Kind::Null { "the field is empty" } else { "the header has no such name" }
+    }
+    fn json_in_text(&self) -> bool {
+        true
     }
 }
 

@@ -155,6 +155,7 @@ fn object(
         return Ok(());
     }
     let mut cursor = 0;
+    let mut taken = Some((0, 0));
     loop {
         let key = s.at;
         let target = shape[node].key(s, &mut cursor)?;
@@ -178,7 +179,9 @@ fn object(
                     slots[*slot] = Slot::default();
                 }
                 if below {
-                    object(shape, child, s, slots, new_field)?;
+                    // a column that takes the whole object takes all of its fields
+                    let all = !shape[node].wanted[target].slots.is_empty();
+                    object(shape, child, s, slots, if all { &mut taken } else { &mut *new_field })?;
                     (Kind::Json, start, s.at)
                 } else {
                     let value = s.value(1)?;
@@ -260,6 +263,9 @@ impl Syntax for Json {
     }
     fn missing(&self, kind: Kind) -> &'static str {
         if kind == Kind::Null { "the record has null there" } else { "the record has no such key" }
+    }
+    fn json_in_text(&self) -> bool {
+        false
     }
 }
 

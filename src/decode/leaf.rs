@@ -151,6 +151,44 @@ impl Leaf {
         }
     }
 
+    /// Takes back what is behind the first `len` values.
+    pub(super) fn truncate(&mut self, len: usize) {
+        match &mut self.data {
+            Data::Bool(v) => v.truncate(len),
+            Data::Int8(v) => v.truncate(len),
+            Data::Int16(v) => v.truncate(len),
+            Data::Int32(v) | Data::Date(v) | Data::Time(v) => v.truncate(len),
+            Data::Int64(v) | Data::Timestamp(v) => v.truncate(len),
+            Data::Float(v) => v.truncate(len),
+            Data::Double(v) => v.truncate(len),
+            Data::Decimal(v) => v.truncate(len),
+            Data::Text(v, ends) | Data::Bytes(v, ends) => {
+                ends.truncate(len + 1);
+                v.truncate(ends.last().and_then(|e| usize::try_from(*e).ok()).unwrap_or(0));
+            }
+        }
+    }
+
+    /// Appends bytes that are the same for equal values, and no others. There must be a value at `at`.
+    pub(super) fn print(&self, at: usize, out: &mut Vec<u8>) {
+        match &self.data {
+            Data::Bool(v) => out.push(v.get_bit(at).into()),
+            Data::Int8(v) => out.extend(v[at].to_le_bytes()),
+            Data::Int16(v) => out.extend(v[at].to_le_bytes()),
+            Data::Int32(v) | Data::Date(v) | Data::Time(v) => out.extend(v[at].to_le_bytes()),
+            Data::Int64(v) | Data::Timestamp(v) => out.extend(v[at].to_le_bytes()),
+            Data::Float(v) => out.extend(v[at].to_bits().to_le_bytes()),
+            Data::Double(v) => out.extend(v[at].to_bits().to_le_bytes()),
+            Data::Decimal(v) => out.extend(v[at].to_le_bytes()),
+            Data::Text(v, ends) | Data::Bytes(v, ends) => {
+                let offset = |i: usize| ends.get(i).and_then(|e| usize::try_from(*e).ok()).unwrap_or(0);
+                let text = v.get(offset(at)..offset(at + 1)).unwrap_or_default();
+                out.extend(text.len().to_le_bytes());
+                out.extend_from_slice(text);
+            }
+        }
+    }
+
     /// The array of all values; the leaf is empty again.
     pub(super) fn finish(&mut self, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         use std::mem::take;

@@ -22,6 +22,7 @@ pub struct ColumnSpec {
     /// Computed from other columns of the table: `date(ts)`.
     pub expr: Option<String>,
     /// What a number means in a DATE, TIME or TIMESTAMP column: `s ms us ns` since 1970-01-01 UTC (a TIME: since midnight), or `d` (days) for a DATE.
+    /// In a nested type it is for all of them.
     pub unit: Option<String>,
 }
 
@@ -146,7 +147,7 @@ impl fmt::Debug for Mapping {
 impl Mapping {
     /// Understands the columns and checks of one sink. Every mistake is `Invalid`, and says which column and what would be right.
     pub fn build(specs: &[ColumnSpec], checks: &[String], on_new_field: OnNewField, partition_by: &[String]) -> Result<Mapping> {
-        let types = specs.iter().map(|s| DataType::parse(&s.type_text).and_then(decodable).map_err(|e| e.at(place(&s.name))));
+        let types = specs.iter().map(|s| DataType::parse(&s.type_text).map_err(|e| e.at(place(&s.name))));
         let types = types.collect::<Result<Vec<_>>>()?;
         if specs.is_empty() {
             return Err(Error::invalid("a table needs at least one column"));
@@ -208,14 +209,6 @@ fn column(spec: &ColumnSpec, ty: &DataType, nullable: bool, specs: &[ColumnSpec]
     Ok(ColumnMapping { name: spec.name.clone(), data_type: ty.clone(), nullable, from, unit })
 }
 
-/// What records can be decoded into so far.
-fn decodable((ty, nullable): (DataType, bool)) -> Result<(DataType, bool)> {
-    if !ty.is_nested() {
-        return Ok((ty, nullable));
-    }
-    Err(Error::invalid(format!("records cannot be decoded into {ty} yet")).hint("leave the column out"))
-}
-
 fn parse_unit(text: &str, ty: &DataType, from: &ValueFrom) -> Result<Unit> {
     if !matches!(from, ValueFrom::Record { .. }) {
         return Err(
@@ -230,10 +223,21 @@ fn parse_unit(text: &str, ty: &DataType, from: &ValueFrom) -> Result<Unit> {
         "d" if *ty == DataType::Date => Unit::Days,
         _ => return Err(Error::invalid(format!("unit: {text:?} is unknown")).hint("write s, ms, us or ns (or d, days, for a DATE)")),
     };
+    if !has_moments(ty) {
+        return Err(Error::invalid(format!("unit: {text} is for DATE, TIME and TIMESTAMP columns, and this one is {ty}"))
+            .hint("remove unit, or change the type"));
+    }
+    Ok(unit)
+}
+
+/// Is it a date, a time or a timestamp, or are there any in it?
+fn has_moments(ty: &DataType) -> bool {
     match ty {
-        DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => Ok(unit),
-        other => Err(Error::invalid(format!("unit: {text} is for DATE, TIME and TIMESTAMP columns, and this one is {other}"))
-            .hint("remove unit, or change the type")),
+        DataType::Date | DataType::Time(_) | DataType::Timestamp(_) | DataType::TimestampLtz(_) => true,
+        DataType::Array(item) | DataType::Multiset(item) => has_moments(&item.data_type),
+        DataType::Map(key, value) => has_moments(&key.data_type) || has_moments(&value.data_type),
+        DataType::Row(fields) => fields.iter().any(|f| has_moments(&f.data_type)),
+        _ => false,
     }
 }
 

@@ -14,6 +14,7 @@ mod infer;
 mod json;
 mod leaf;
 mod mapping;
+mod nested;
 mod rows;
 mod scalar;
 mod scan;

@@ -54,6 +54,8 @@ pub(super) trait Syntax {
     fn unescape<'s>(&self, text: &[u8], scratch: &'s mut Vec<u8>) -> Value<'s>;
     /// What a message says about a record that has no value there.
     fn missing(&self, kind: Kind) -> &'static str;
+    /// Are values of nested types written as JSON in a text?
+    fn json_in_text(&self) -> bool;
 }
 
 /// Records whose values are found.
@@ -118,6 +120,9 @@ impl<S: Syntax> Cells for BlockColumn<'_, S> {
     fn field(&self) -> &str {
         self.field
     }
+    fn json_in_text(&self) -> bool {
+        self.block.syntax.json_in_text()
+    }
 }
 
 /// A meta column.
@@ -164,6 +169,9 @@ impl Cells for MetaColumn<'_> {
     fn field(&self) -> &str {
         &self.field
     }
+    fn json_in_text(&self) -> bool {
+        true
+    }
 }
 
 /// Builds batches of one sink's rows.
@@ -181,7 +189,8 @@ const ASKED: usize = 10_000;
 
 impl Rows {
     pub(super) fn new(mapping: &Mapping) -> Self {
-        let column = |c: &ColumnMapping| if let ValueFrom::Expr { .. } = c.from { None } else { Some(Column::new(c)) };
+        let column =
+            |c: &ColumnMapping| if let ValueFrom::Expr { .. } = c.from { None } else { Some(Column::new(c, mapping.on_new_field)) };
         Rows {
             schema: mapping.schema.to_arrow(),
             columns: mapping.columns.iter().map(column).collect(),

@@ -1,5 +1,7 @@
 //! Decoding as a whole: a table of (type, input, value or error), and properties.
 
+mod nested;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
