@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
     let report = run.finish().await?;
     assert!(report.closed);
 
-    let mut rows = Table::open(&dir.path().join("lake/orders").to_string_lossy()).await?.scan(None).await?;
+    let mut rows = Table::open(&dir.path().join("lake/orders").to_string_lossy()).await?.scan().rows().await?;
     let mut ids: Vec<i64> = Vec::new();
     while let Some(batch) = rows.next().await? {
         ids.extend(batch["id"].as_primitive::<Int64Type>().values());

@@ -69,7 +69,7 @@ async fn main() -> Result<()> {
     assert!(live(dir, "after the commit").await.is_err());
     live(dir, "never").await?;
 
-    let mut rows = Table::open(&format!("{dir}/orders")).await?.scan(None).await?;
+    let mut rows = Table::open(&format!("{dir}/orders")).await?.scan().rows().await?;
     let mut ids: Vec<i64> = Vec::new();
     while let Some(batch) = rows.next().await? {
         ids.extend(batch.column(0).as_primitive::<Int64Type>().values());

@@ -11,7 +11,7 @@ use crate::cli::tables::{open, pick};
 use crate::error::{Error, Result};
 use crate::pipeline::file::PipelineFile;
 use crate::stream::dead_letters::columns;
-use crate::table::Table;
+use crate::table::{At, Table};
 
 /// `cat`.
 pub(crate) async fn cat(args: CatArgs, output: &mut Output) -> Result<(), Failed> {
@@ -54,10 +54,13 @@ pub(crate) async fn dead_letters(args: DeadLettersArgs, output: &mut Output) -> 
 
 /// `raw`: bytes are text where they are UTF-8.
 async fn print(table: &Table, snapshot: Option<u64>, limit: Option<u64>, raw: bool, output: &mut Output) -> Result<(), Failed> {
-    let (scan, files) = table.scan_files(snapshot).await?;
-    let mut rows = output.rows(Columns::new(scan.arrow_schema().fields().iter().map(|f| f.name().as_str())));
+    let mut scan = table.scan();
+    if let Some(id) = snapshot {
+        scan = scan.at(At::Snapshot(id));
+    }
+    let mut batches = scan.rows().await?;
+    let mut rows = output.rows(Columns::new(batches.schema().fields().iter().map(|f| f.name().as_str())));
     let mut left = limit.unwrap_or(u64::MAX);
-    let mut batches = scan.read(files);
     while left > 0 {
         let Some(batch) = batches.next().await? else { break };
         let some = batch.slice(0, batch.num_rows().min(usize::try_from(left).unwrap_or(usize::MAX)));

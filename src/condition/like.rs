@@ -73,7 +73,6 @@ impl Pattern {
         }
     }
 
-    #[allow(dead_code, reason = "scans use it next")]
     /// What every text begins with that is like it; may be empty.
     pub(crate) fn prefix(&self) -> String {
         match self {

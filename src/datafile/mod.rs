@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::schema::Scalar;
 
 pub(crate) use check::column as check_column;
+pub(crate) use partition::scalar_at;
 pub use writer::FileWriter;
 
 /// Where data files lie under a table's root.

@@ -22,6 +22,7 @@ use super::check_bind::bind;
 use crate::condition::{Op, Pattern};
 use crate::error::Result;
 use crate::schema::Schema;
+use crate::text::number::compare_scaled;
 use crate::text::time::DAY_NS;
 
 /// A condition on a row, bound to the columns of a schema; see the module.
@@ -219,7 +220,7 @@ impl<'a> Reader<'a> {
 
     fn other(&self, other: &Reader<'_>, row: usize) -> Option<Ordering> {
         match (self, other) {
-            (Reader::Exact(a, sa), Reader::Exact(b, sb)) => Some(compare((a(row), *sa), (b(row), *sb))),
+            (Reader::Exact(a, sa), Reader::Exact(b, sb)) => Some(compare_scaled((a(row), *sa), (b(row), *sb))),
             (Reader::Moment(a), Reader::Moment(b)) => Some(a(row).cmp(&b(row))),
             (Reader::Text(a), Reader::Text(b)) => Some(a.value(row).cmp(b.value(row))),
             (Reader::Bool(a), Reader::Bool(b)) => Some(a.value(row).cmp(&b.value(row))),
@@ -236,16 +237,5 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         }
-    }
-}
-
-/// Two unscaled decimals, with their scales.
-fn compare((a, scale_a): (i128, u8), (b, scale_b): (i128, u8)) -> Ordering {
-    let up = |v: i128, by: u8| v.checked_mul(crate::text::number::POW10[usize::from(by.min(38))]);
-    if scale_a < scale_b {
-        // beyond an i128 it is greater, by its sign, than anything of 38 digits
-        up(a, scale_b - scale_a).map_or_else(|| a.cmp(&0), |a| a.cmp(&b))
-    } else {
-        up(b, scale_a - scale_b).map_or_else(|| 0.cmp(&b), |b| a.cmp(&b))
     }
 }

@@ -1,6 +1,7 @@
 //! Tables: open or create one, write to it, commit to it, read it. The same for every format.
 
 mod anchor;
+mod at;
 pub(crate) mod commit;
 pub mod decide;
 mod read;
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::at::At;
+pub use self::read::{Plan, TableScan};
 pub use self::two_phase::{Filtered, TableCommit};
 pub use self::write::TableWrite;
 pub use crate::format::{ColumnStats, CommitMessage, CommitUser, Committable, DataFile, Digest, END_OF_INPUT, Floor};

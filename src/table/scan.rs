@@ -1,8 +1,12 @@
-//! Reads live data files as record batches: projection, simple conditions, files skipped by their statistics, columns matched by field
-//! id. Reads only the ranges that it needs.
+//! Reads live data files as record batches: projection, conditions, columns matched by field id. [`Table::scan`](crate::table::Table::scan)
+//! begins one. Files, then row groups, that cannot hold a row that passes are not opened; of the rest only the ranges that are needed are
+//! read, columns of the condition first.
 
+mod bind;
+mod open;
 mod predicate;
 pub(crate) mod shape;
+mod widen;
 
 #[cfg(test)]
 mod tests;
@@ -10,21 +14,22 @@ mod tests;
 mod types_tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::ops::Range as Span;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow::compute;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use bytes::Bytes;
-use futures::Stream;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use parquet::DecodeResult;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 
+use self::open::OpenFile;
+use self::predicate::{Bound, Range, Residual};
+use self::widen::Widening;
+use crate::condition::Condition;
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
 use crate::format::paimon::log::LiveFile;
@@ -33,12 +38,12 @@ use crate::store::Store;
 
 use shape::Misfit;
 
-pub use predicate::{Op, Predicate, Test};
-
 /// Rows of a batch, at most.
 const BATCH_ROWS: usize = 8192;
 /// The end of a file that is read first; footers of usual size fit.
 const FOOTER: u64 = 64 << 10;
+/// Ranges with a gap of up to so many bytes are read at once.
+const GAP: u64 = 32 << 10;
 
 /// A data file to read.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,87 +69,164 @@ impl From<LiveFile> for ScanFile {
     }
 }
 
+/// What the files that are read belong to.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    /// The object that keeps them: a snapshot or a tag.
+    pub(crate) object: String,
+    /// In words: `snapshot 7`.
+    pub(crate) name: String,
+}
+
 /// What to read of a table's files.
 #[derive(Clone, Debug)]
-pub struct Scan {
+pub(crate) struct Scan {
     store: Store,
     schema: Arc<Schema>,
     schemas: BTreeMap<u64, Arc<Schema>>,
-    /// Positions in `schema`: the columns asked for, then those that only conditions need.
+    /// Positions in `schema` of the columns asked for.
     columns: Vec<usize>,
-    shown: usize,
-    predicates: Vec<Predicate>,
+    condition: Option<Bound>,
+    limit: Option<u64>,
+    origin: Option<Origin>,
 }
 
 impl Scan {
     /// All columns and all rows, as `schema` names them. `old` are the schemas under which files may have been written.
-    pub fn new(store: Store, schema: Arc<Schema>, old: impl IntoIterator<Item = Arc<Schema>>) -> Scan {
+    pub(crate) fn new(store: Store, schema: Arc<Schema>, old: impl IntoIterator<Item = Arc<Schema>>) -> Scan {
         let mut schemas: BTreeMap<u64, Arc<Schema>> = old.into_iter().map(|s| (s.id, s)).collect();
         schemas.insert(schema.id, schema.clone());
-        let shown = schema.fields.len();
-        Scan { store, columns: (0..shown).collect(), schema, schemas, shown, predicates: Vec::new() }
+        let columns = (0..schema.fields.len()).collect();
+        Scan { store, columns, schema, schemas, condition: None, limit: None, origin: None }
     }
 
     /// Only these columns, in this order. `Invalid`: there is none of that name.
-    pub fn select<S: AsRef<str>>(mut self, columns: &[S]) -> Result<Scan> {
+    pub(crate) fn select<S: AsRef<str>>(mut self, columns: &[S]) -> Result<Scan> {
         self.columns = columns.iter().map(|c| self.position(c.as_ref())).collect::<Result<_>>()?;
-        self.shown = self.columns.len();
-        self.with_predicates()
+        Ok(self)
     }
 
-    /// Only rows for which this is true too. `Invalid`: there is no such column.
-    pub fn filter(mut self, predicate: Predicate) -> Result<Scan> {
-        self.predicates.push(predicate);
-        self.with_predicates()
+    /// Only rows for which this is true too. `Invalid`: there is no such column, or a value does not fit its column.
+    pub(crate) fn filter(mut self, condition: &Condition) -> Result<Scan> {
+        let bound = bind::bind(condition, &self.schema).map_err(|e| e.at(self.store.url()))?;
+        self.condition = Some(match self.condition.take() {
+            None => bound,
+            Some(Bound::All(mut parts)) => {
+                parts.push(bound);
+                Bound::All(parts)
+            }
+            Some(other) => Bound::All(vec![other, bound]),
+        });
+        Ok(self)
+    }
+
+    /// At most so many rows.
+    pub(crate) fn limit(mut self, rows: Option<u64>) -> Scan {
+        self.limit = rows;
+        self
+    }
+
+    /// What to ask after when a file is missing.
+    pub(crate) fn of(mut self, origin: Option<Origin>) -> Scan {
+        self.origin = origin;
+        self
+    }
+
+    /// The columns of the table.
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
     }
 
     /// The Arrow schema of the batches.
-    pub fn arrow_schema(&self) -> SchemaRef {
-        Arc::new(ArrowSchema::new(self.columns[..self.shown].iter().map(|i| self.schema.fields[*i].to_arrow()).collect::<Vec<_>>()))
+    pub(crate) fn arrow_schema(&self) -> SchemaRef {
+        Arc::new(ArrowSchema::new(self.columns.iter().map(|i| self.schema.fields[*i].to_arrow()).collect::<Vec<_>>()))
     }
 
-    /// Can this file hold a row that passes? By its statistics and partition values; true when they do not tell.
-    pub fn may_hold(&self, file: &ScanFile) -> bool {
-        let Some(written) = self.schemas.get(&file.schema_id) else { return true };
-        self.predicates.iter().all(|predicate| {
-            let Some(field) = self.schema.field(&predicate.column) else { return true };
-            let all_null = ColumnStats { column: field.name.clone(), min: None, max: None, nulls: file.rows };
-            let Some(old) = written.fields.iter().find(|f| f.id == field.id) else {
-                return predicate.may_pass(field, &all_null, file.rows);
-            };
-            if old.data_type != field.data_type {
-                return true;
+    /// Does any condition look at a column that does not partition the table?
+    pub(crate) fn needs_stats(&self) -> bool {
+        let mut columns = Vec::new();
+        self.condition.iter().for_each(|c| c.columns(&mut columns));
+        columns.iter().any(|c| !self.schema.partition_by.contains(&self.schema.fields[*c].name))
+    }
+
+    /// Can rows with partition values in these ranges pass? Each has minimum, maximum and nulls of one partition column, among `rows`.
+    pub(crate) fn may_hold_partitions(&self, ranges: &[(Option<Scalar>, Option<Scalar>, Option<u64>)], rows: u64) -> bool {
+        let range = |column: usize| {
+            let (min, max, nulls) = ranges.get(self.partition_place(column)?)?;
+            Some(Range::counted(min.clone(), max.clone(), *nulls, rows))
+        };
+        self.condition.as_ref().is_none_or(|c| c.may_pass(&self.schema, &range))
+    }
+
+    /// Can a row of this partition pass?
+    pub(crate) fn may_hold_partition(&self, partition: &[Option<Scalar>]) -> Result<bool> {
+        let Some(condition) = &self.condition else { return Ok(true) };
+        let constant = |column: usize| partition.get(self.partition_place(column)?).cloned();
+        Ok(condition.residual(&self.schema, &constant)? != Residual::Never)
+    }
+
+    fn partition_place(&self, column: usize) -> Option<usize> {
+        self.schema.partition_by.iter().position(|p| *p == self.schema.fields[column].name)
+    }
+
+    /// What is left of the condition in this file: partition columns have one value in it, columns that were added later are null.
+    fn residual(&self, file: &ScanFile) -> Result<Residual> {
+        let Some(condition) = &self.condition else { return Ok(Residual::Always) };
+        let written = self.schemas.get(&file.schema_id);
+        let constant = |column: usize| {
+            let id = self.schema.fields[column].id;
+            match written {
+                Some(written) if !written.fields.iter().any(|f| f.id == id) => Some(None),
+                _ => file.partition.get(self.partition_place(column)?).cloned(),
             }
-            let partition = written.partition_by.iter().position(|p| *p == old.name).and_then(|i| file.partition.get(i));
-            let stats = match partition {
-                Some(None) => Some(all_null),
-                Some(Some(value)) => {
-                    Some(ColumnStats { column: old.name.clone(), min: Some(value.clone()), max: Some(value.clone()), nulls: 0 })
-                }
-                None => file.stats.iter().find(|s| s.column == old.name).cloned(),
-            };
-            stats.is_none_or(|stats| predicate.may_pass(field, &stats, file.rows))
+        };
+        condition.residual(&self.schema, &constant)
+    }
+
+    /// Can this file hold a row that passes? By its partition and statistics; true when they do not tell.
+    pub(crate) fn may_hold(&self, file: &ScanFile) -> Result<bool> {
+        Ok(match self.residual(file)? {
+            Residual::Always => file.rows > 0,
+            Residual::Never => false,
+            Residual::Rows(rest) => rest.may_pass(&self.schema, &|column| self.range(file, column)),
         })
     }
 
-    /// How many rows pass. Without conditions no file is opened.
-    pub async fn count(&self, files: &[ScanFile]) -> Result<u64> {
-        if self.predicates.is_empty() {
-            return Ok(files.iter().map(|f| f.rows).sum());
+    /// What the file's statistics say of a column.
+    fn range(&self, file: &ScanFile, column: usize) -> Option<Range> {
+        let field = &self.schema.fields[column];
+        let old = self.schemas.get(&file.schema_id)?.fields.iter().find(|f| f.id == field.id)?;
+        let stats = file.stats.iter().find(|s| s.column == old.name)?;
+        ranged(old, field, stats.min.as_ref(), stats.max.as_ref(), Some(stats.nulls), file.rows)
+    }
+
+    /// How many rows pass. No file is opened for what partitions and statistics decide.
+    pub(crate) async fn count(&self, files: Vec<ScanFile>) -> Result<u64> {
+        let (mut count, mut open) = (0, Vec::new());
+        for file in files {
+            match self.residual(&file)? {
+                Residual::Always => count += file.rows,
+                Residual::Never => {}
+                Residual::Rows(_) => open.push(file),
+            }
         }
         let none: [&str; 0] = [];
-        let mut rows = self.clone().select(&none)?.read(files.to_vec());
-        let mut count = 0;
+        let mut rows = self.clone().limit(None).select(&none)?.read(open)?;
         while let Some(batch) = rows.next().await? {
             count += batch.num_rows() as u64;
         }
-        Ok(count)
+        Ok(self.limit.map_or(count, |most| count.min(most)))
     }
 
     /// The rows of these files, file after file. Files that cannot hold a row that passes are not opened.
-    pub fn read(&self, files: Vec<ScanFile>) -> Rows {
-        let files = files.into_iter().filter(|f| self.may_hold(f)).collect();
-        Rows { arrow: self.arrow_schema(), scan: self.clone(), files, open: None }
+    pub(crate) fn read(&self, files: Vec<ScanFile>) -> Result<Rows> {
+        let mut wanted = VecDeque::new();
+        for file in files {
+            if self.may_hold(&file)? {
+                wanted.push_back(file);
+            }
+        }
+        Ok(Rows { arrow: self.arrow_schema(), left: self.limit.unwrap_or(u64::MAX), scan: self.clone(), files: wanted, open: None })
     }
 
     fn position(&self, column: &str) -> Result<usize> {
@@ -154,160 +236,113 @@ impl Scan {
         })
     }
 
-    fn with_predicates(mut self) -> Result<Scan> {
-        self.columns.truncate(self.shown);
-        for predicate in &self.predicates {
-            let position = self.position(&predicate.column)?;
-            if !self.columns.contains(&position) {
-                self.columns.push(position);
+    /// A data file is not there: it, or the snapshot that is read.
+    async fn missing(&self, file: &ScanFile) -> Error {
+        let place = format!("{}/{}", self.store.url(), file.path);
+        if let Some(Origin { object, name }) = &self.origin
+            && matches!(self.store.size(object).await, Ok(None))
+        {
+            return Error::unavailable(format!("{name} expired while it was read: a data file is missing"))
+                .at(place)
+                .hint("read a newer snapshot; a tag keeps one from expiring");
+        }
+        let hint = "it may have been expired while it was read: read again; else the table is damaged";
+        Error::data("a data file is missing").at(place).hint(hint)
+    }
+
+    /// Ranges of a file; neighbours are read together.
+    async fn fetch_all(&self, file: &ScanFile, ranges: &[Span<u64>]) -> Result<Vec<Bytes>> {
+        let mut order: Vec<usize> = (0..ranges.len()).collect();
+        order.sort_by_key(|i| ranges[*i].start);
+        let mut runs: Vec<(Span<u64>, Vec<usize>)> = Vec::new();
+        for i in order {
+            match runs.last_mut() {
+                Some((run, members)) if ranges[i].start <= run.end.saturating_add(GAP) => {
+                    run.end = run.end.max(ranges[i].end);
+                    members.push(i);
+                }
+                _ => runs.push((ranges[i].clone(), vec![i])),
             }
         }
-        Ok(self)
+        let mut out = vec![Bytes::new(); ranges.len()];
+        let reads = runs.iter().map(|(run, _)| self.fetch(file, run.clone()));
+        let reads = futures::future::try_join_all(reads).await?;
+        for ((run, members), bytes) in runs.iter().zip(reads) {
+            let at = |offset: u64| usize::try_from(offset - run.start).unwrap_or(usize::MAX);
+            for i in members {
+                out[*i] = bytes.slice(at(ranges[*i].start)..at(ranges[*i].end));
+            }
+        }
+        Ok(out)
+    }
+
+    async fn fetch(&self, file: &ScanFile, range: Span<u64>) -> Result<Bytes> {
+        match self.store.get_range(&file.path, range).await? {
+            Some(bytes) => Ok(bytes),
+            None => Err(self.missing(file).await),
+        }
     }
 }
 
-/// Rows that are being read; see [`Scan::read`].
+/// What bounds that were taken of values of `old` say of them as values of `new`.
+fn ranged(old: &Field, new: &Field, min: Option<&Scalar>, max: Option<&Scalar>, nulls: Option<u64>, rows: u64) -> Option<Range> {
+    let how = widen::widening(&old.data_type, &new.data_type)?;
+    let bound = |v: Option<&Scalar>| v.and_then(|v| widen::bound(v, &old.data_type, &new.data_type));
+    // What a wider type cannot hold becomes null.
+    let nulls = nulls.filter(|n| how == Widening::Same || *n > 0);
+    Some(Range::counted(bound(min), bound(max), nulls, rows))
+}
+
+/// Rows that are being read.
 pub struct Rows {
     scan: Scan,
     arrow: SchemaRef,
     files: VecDeque<ScanFile>,
     open: Option<OpenFile>,
+    left: u64,
 }
 
 impl Rows {
     /// The next batch, never empty; `None` at the end. `Data`: a file is missing, damaged or not what its schema says. `Invalid`: a column
-    /// has had another type since the file was written.
+    /// has had a type since the file was written that it was not widened to. `Unavailable`: the snapshot expired meanwhile.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        loop {
+        while self.left > 0 {
             let open = match &mut self.open {
                 Some(open) => open,
                 None => match self.files.pop_front() {
-                    Some(file) => self.open.insert(OpenFile::open(&self.scan, file).await?),
+                    Some(file) => self.open.insert(OpenFile::open(&self.scan, file, self.left).await?),
                     None => return Ok(None),
                 },
             };
             match open.next(&self.scan).await? {
+                Some((_, 0)) => {}
                 Some((columns, rows)) => {
-                    if let Some(batch) = self.passing(&columns, rows)? {
-                        return Ok(Some(batch));
-                    }
+                    self.left = self.left.saturating_sub(rows as u64);
+                    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                    let batch = RecordBatch::try_new_with_options(self.arrow.clone(), columns, &options);
+                    let null = |e| Error::data("a file holds nulls in a NOT NULL column").because(e).at(self.scan.store.url());
+                    return Ok(Some(batch.map_err(null)?));
                 }
                 None => self.open = None,
             }
         }
+        Ok(None)
+    }
+
+    /// The Arrow schema of the batches.
+    pub fn schema(&self) -> SchemaRef {
+        self.arrow.clone()
+    }
+
+    /// How many files are left to open.
+    pub fn files_left(&self) -> usize {
+        self.files.len()
     }
 
     /// As a stream; it ends after the first error.
-    pub fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> {
-        futures::stream::try_unfold(self, |mut rows| async move { Ok(rows.next().await?.map(|batch| (batch, rows))) })
+    pub fn into_stream(self) -> BoxStream<'static, Result<RecordBatch>> {
+        futures::stream::try_unfold(self, |mut rows| async move { Ok(rows.next().await?.map(|batch| (batch, rows))) }).boxed()
     }
-
-    /// The rows that pass, in the columns asked for.
-    fn passing(&self, columns: &[ArrayRef], rows: usize) -> Result<Option<RecordBatch>> {
-        let mut keep: Option<BooleanArray> = None;
-        for predicate in &self.scan.predicates {
-            let at = self.scan.columns.iter().position(|i| self.scan.schema.fields[*i].name == predicate.column);
-            let Some((array, position)) = at.and_then(|at| Some((columns.get(at)?, self.scan.columns[at]))) else { continue };
-            let passes = predicate.rows(&self.scan.schema.fields[position], array)?;
-            keep = Some(match keep {
-                Some(keep) => compute::and_kleene(&keep, &passes)?,
-                None => passes,
-            });
-        }
-        let shown = &columns[..self.scan.shown];
-        let (shown, rows) = match keep {
-            None => (shown.to_vec(), rows),
-            Some(keep) => {
-                let arrays = shown.iter().map(|a| compute::filter(a, &keep)).collect::<Result<Vec<_>, _>>()?;
-                (arrays, keep.true_count())
-            }
-        };
-        if rows == 0 {
-            return Ok(None);
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.arrow.clone(), shown, &options);
-        Ok(Some(batch.map_err(|e| Error::data("a file holds nulls in a NOT NULL column").because(e).at(self.scan.store.url()))?))
-    }
-}
-
-/// A file that is being read.
-struct OpenFile {
-    place: String,
-    file: ScanFile,
-    decoder: ParquetPushDecoder,
-    /// For each column of the scan its position in what the decoder gives, and its type when it was written; `None`: the file has none, it
-    /// reads as null.
-    found: Vec<Option<(usize, DataType)>>,
-}
-
-impl OpenFile {
-    async fn open(scan: &Scan, file: ScanFile) -> Result<OpenFile> {
-        let place = format!("{}/{}", scan.store.url(), file.path);
-        let written = scan.schemas.get(&file.schema_id).ok_or_else(|| {
-            Error::data(format!("the file was written under schema {}, which is missing", file.schema_id))
-                .at(&place)
-                .hint("restore the schema file")
-        })?;
-        let columns = columns_in(scan, written).map_err(|e| e.at(&place))?;
-        let metadata = footer(&scan.store, &file, &place).await?;
-        // Types as Parquet has them: what a writer noted beside them about its own memory is not the table's.
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| damaged(e, &place))?;
-        let roots: Vec<Option<usize>> =
-            columns.iter().map(|c| c.and_then(|c| metadata.schema().fields().iter().position(|f| *f.name() == c.name))).collect();
-        let mut read: Vec<usize> = roots.iter().flatten().copied().collect();
-        read.sort_unstable();
-        read.dedup();
-        let found =
-            roots.iter().zip(&columns).map(|(root, c)| Some((read.binary_search(&(*root)?).ok()?, (*c)?.data_type.clone()))).collect();
-        let mask = ProjectionMask::roots(metadata.parquet_schema(), read);
-        let builder = ParquetPushDecoderBuilder::new_with_metadata(metadata).with_projection(mask).with_batch_size(BATCH_ROWS);
-        let decoder = builder.build().map_err(|e| damaged(e, &place))?;
-        Ok(OpenFile { place, file, decoder, found })
-    }
-
-    /// The scan's columns of the next rows, and how many rows.
-    async fn next(&mut self, scan: &Scan) -> Result<Option<(Vec<ArrayRef>, usize)>> {
-        loop {
-            match self.decoder.try_decode().map_err(|e| damaged(e, &self.place))? {
-                DecodeResult::Finished => return Ok(None),
-                DecodeResult::NeedsData(ranges) => {
-                    let mut bytes = Vec::with_capacity(ranges.len());
-                    for range in &ranges {
-                        bytes.push(fetch(&scan.store, &self.file, range.clone()).await?);
-                    }
-                    self.decoder.push_ranges(ranges, bytes).map_err(|e| damaged(e, &self.place))?;
-                }
-                DecodeResult::Data(batch) => {
-                    let columns = self.found.iter().zip(&scan.columns).map(|(found, position)| {
-                        let field = &scan.schema.fields[*position];
-                        match found {
-                            Some((at, written)) => shaped(batch.column(*at), written, field).map_err(|e| e.at(&self.place)),
-                            None => Ok(new_null_array(&field.data_type.to_arrow(), batch.num_rows())),
-                        }
-                    });
-                    return Ok(Some((columns.collect::<Result<_>>()?, batch.num_rows())));
-                }
-            }
-        }
-    }
-}
-
-/// What each column of the scan was when the file was written; `None`: it was not there.
-fn columns_in<'a>(scan: &Scan, written: &'a Schema) -> Result<Vec<Option<&'a Field>>> {
-    let columns = scan.columns.iter().map(|position| {
-        let field = &scan.schema.fields[*position];
-        match written.fields.iter().find(|f| f.id == field.id) {
-            Some(old) if shape::readable(&old.data_type, &field.data_type) => Ok(Some(old)),
-            Some(old) => {
-                let what = format!("column `{}` is {} and was {} when this file was written", field.name, field.data_type, old.data_type);
-                Err(Error::invalid(what).hint("leave the column out, or read with an engine that casts"))
-            }
-            None => Ok(None),
-        }
-    });
-    columns.collect()
 }
 
 /// The array in the Arrow form of the column's type; `written` is the type that it had then.
@@ -323,29 +358,33 @@ fn shaped(array: &ArrayRef, written: &DataType, field: &Field) -> Result<ArrayRe
 
 /// The footer of a Parquet file. `Data`: the file is missing or is none.
 pub(crate) async fn footer(store: &Store, file: &ScanFile, place: &str) -> Result<ParquetMetaData> {
+    let fetch = async |range| {
+        store.get_range(&file.path, range).await?.ok_or_else(|| {
+            let hint = "it may have been expired while it was read: read again; else the table is damaged";
+            Error::data("a data file is missing").at(place).hint(hint)
+        })
+    };
+    footer_with(fetch, file.size, place).await
+}
+
+/// The footer of a Parquet file of `size` bytes, of which `fetch` gives ranges.
+async fn footer_with<F: Future<Output = Result<Bytes>>>(fetch: impl Fn(Span<u64>) -> F, size: u64, place: &str) -> Result<ParquetMetaData> {
     let damaged = |e| damaged(e, place);
-    let decoder = ParquetMetaDataPushDecoder::try_new(file.size).map_err(damaged)?;
+    let decoder = ParquetMetaDataPushDecoder::try_new(size).map_err(damaged)?;
     let mut decoder = decoder.with_page_index_policy(PageIndexPolicy::Skip);
-    let tail = file.size.saturating_sub(FOOTER)..file.size;
-    decoder.push_range(tail.clone(), fetch(store, file, tail).await?).map_err(damaged)?;
+    let tail = size.saturating_sub(FOOTER)..size;
+    decoder.push_range(tail.clone(), fetch(tail).await?).map_err(damaged)?;
     loop {
         match decoder.try_decode().map_err(damaged)? {
             DecodeResult::Data(metadata) => return Ok(metadata),
             DecodeResult::NeedsData(ranges) => {
                 for range in ranges {
-                    decoder.push_range(range.clone(), fetch(store, file, range).await?).map_err(damaged)?;
+                    decoder.push_range(range.clone(), fetch(range).await?).map_err(damaged)?;
                 }
             }
             DecodeResult::Finished => return Err(Error::internal("a footer was read twice").at(place).hint("please report this")),
         }
     }
-}
-
-async fn fetch(store: &Store, file: &ScanFile, range: Range<u64>) -> Result<Bytes> {
-    store.get_range(&file.path, range).await?.ok_or_else(|| {
-        let hint = "it may have been expired while it was read: read again; else the table is damaged";
-        Error::data("a data file is missing").at(format!("{}/{}", store.url(), file.path)).hint(hint)
-    })
 }
 
 fn damaged(e: ParquetError, place: &str) -> Error {

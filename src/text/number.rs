@@ -1,5 +1,7 @@
 //! Decimal text, exactly: nothing in here goes through a float, so a big integer or a decimal is what was written or an error.
 
+use std::cmp::Ordering;
+
 /// The powers of ten that fit an `i128`.
 pub(crate) const POW10: [i128; 39] = {
     let mut table = [1i128; 39];
@@ -17,6 +19,17 @@ pub(crate) struct Exact {
     pub(crate) negative: bool,
     pub(crate) digits: u128,
     pub(crate) exponent: i32,
+}
+
+/// Two unscaled decimals, each with its scale.
+pub(crate) fn compare_scaled((a, scale_a): (i128, u8), (b, scale_b): (i128, u8)) -> Ordering {
+    let up = |v: i128, by: u8| v.checked_mul(POW10[usize::from(by.min(38))]);
+    if scale_a < scale_b {
+        // beyond an i128 it is greater, by its sign, than anything of 38 digits
+        up(a, scale_b - scale_a).map_or_else(|| a.cmp(&0), |a| a.cmp(&b))
+    } else {
+        up(b, scale_a - scale_b).map_or_else(|| 0.cmp(&b), |b| a.cmp(&b))
+    }
 }
 
 /// Why a text is no [`Exact`].

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use lakeward::table::{CommitUser, Table};
+use lakeward::table::{At, CommitUser, Table};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ async fn a_row_that_somebody_else_writes_again_is_found_shown_and_kept() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let table = Table::open(round.join("sink-0").to_str().unwrap()).await.unwrap();
-    let row = table.scan(Some(1)).await.unwrap().next().await.unwrap().unwrap().slice(0, 1);
+    let row = table.scan().at(At::Snapshot(1)).rows().await.unwrap().next().await.unwrap().unwrap().slice(0, 1);
     let user = CommitUser::new("somebody-else");
     let mut write = table.new_write(&user).unwrap();
     write.write(&row).await.unwrap();

@@ -164,10 +164,9 @@ impl Audit<'_> {
             None => &self.file.sinks[table].location,
         };
         let opened = Table::open_in(Store::open(location, self.env, StoreOptions::default())?).await?;
-        let (scan, files) = opened.scan_files(None).await?;
-        let scan = if dead.is_some() { scan.select(&COORDINATES)? } else { scan };
+        let scan = if dead.is_some() { opened.scan().select(COORDINATES) } else { opened.scan() };
         let mut hasher = Hasher::default();
-        let mut rows = scan.read(files);
+        let mut rows = scan.rows().await?;
         while let Some(batch) = rows.next().await? {
             let batch = if dead.is_some() { self.without_dir(&batch)? } else { batch };
             let hashes = hasher.hashes(&batch)?;
@@ -388,7 +387,7 @@ durability: none
         let dir = tempfile::tempdir().unwrap();
         let file = done(dir.path(), 200).await;
         let table = Table::open(&file.sinks[1].location).await.unwrap();
-        let batch = table.scan(None).await.unwrap().next().await.unwrap().unwrap().slice(0, 3);
+        let batch = table.scan().rows().await.unwrap().next().await.unwrap().unwrap().slice(0, 3);
         let user = CommitUser::new("other");
         let mut write = table.new_write(&user).unwrap();
         write.write(&batch).await.unwrap();

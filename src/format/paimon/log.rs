@@ -7,6 +7,7 @@ mod find;
 mod merge;
 #[cfg(test)]
 mod merge_tests;
+mod pick;
 mod read;
 mod sequence;
 mod stage;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub use pick::{PartitionRange, Picked, Wanted};
 pub use read::LiveFile;
 pub(crate) use stage::PaimonWork;
 

@@ -40,6 +40,10 @@ pub fn manifest(name: &str) -> String {
 pub fn consumer(id: &str) -> String {
     format!("{CONSUMER_DIR}/consumer-{id}")
 }
+/// `tag/tag-<name>`
+pub fn tag(name: &str) -> String {
+    format!("{TAG_DIR}/tag-{name}")
+}
 /// `_lakeward/<pipeline>/<seq, 20 digits>.json`
 pub fn registration(pipeline: &str, seq: u64) -> String {
     format!("{REGISTRATION_DIR}/{pipeline}/{seq:020}.json")

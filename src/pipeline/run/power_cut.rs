@@ -43,7 +43,7 @@ async fn live(dir: &Path, disk: Arc<CrashDisk>) -> Result<Report> {
 async fn ids(dir: &Path, table: &str, column: &str) -> Vec<i64> {
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let store = Store::open(dir.join(table).to_str().unwrap(), &Env::real(), options).unwrap();
-    let mut rows = Table::open_in(store).await.unwrap().scan(None).await.unwrap();
+    let mut rows = Table::open_in(store).await.unwrap().scan().rows().await.unwrap();
     let mut ids = Vec::new();
     while let Some(batch) = rows.next().await.unwrap() {
         ids.extend(batch.column_by_name(column).unwrap().as_primitive::<Int64Type>().values());

@@ -43,8 +43,7 @@ fn dir() -> tempfile::TempDir {
 async fn count(dir: &Path, table: &str) -> u64 {
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let store = Store::open(dir.join(table).to_str().unwrap(), &Env::real(), options).unwrap();
-    let (scan, files) = Table::open_in(store).await.unwrap().scan_files(None).await.unwrap();
-    scan.count(&files).await.unwrap()
+    Table::open_in(store).await.unwrap().scan().count().await.unwrap()
 }
 
 #[tokio::test]

@@ -57,8 +57,7 @@ impl Bench for TableBench {
     }
     async fn count(&self) -> Result<u64> {
         let Some(table) = Table::open_if_exists(self.store.clone()).await? else { return Ok(0) };
-        let (scan, files) = table.scan_files(None).await?;
-        scan.count(&files).await
+        table.scan().count().await
     }
 }
 

@@ -323,7 +323,7 @@ impl World {
     pub(super) fn ids(&self, table: &str) -> Vec<i64> {
         let table = self.table(table);
         let mut ids = block_on(async move {
-            let mut rows = table.scan(None).await.unwrap();
+            let mut rows = table.scan().rows().await.unwrap();
             let mut ids: Vec<i64> = Vec::new();
             while let Some(batch) = rows.next().await.unwrap() {
                 ids.extend(batch.column(0).as_primitive::<Int64Type>().values());

@@ -1,148 +1,306 @@
-//! Simple conditions on one column: what they mean for a row, and what statistics say about them.
+//! What a bound condition says of rows, and what it says of a file, a row group or a manifest of which only bounds are known.
+//!
+//! A comparison with null is not true, as in SQL. NaN equals itself and is above every other number, -0.0 equals 0.0, as in Spark. Texts
+//! compare by code points, bytes as unsigned numbers.
 
 use std::cmp::Ordering;
-use std::fmt;
-use std::str::FromStr;
+use std::collections::HashSet;
+use std::sync::Arc;
 
-use arrow::array::{ArrayAccessor, ArrayRef, AsArray as _, BooleanArray};
+use arrow::array::{
+    Array as _, ArrayRef, ArrowPrimitiveType, AsArray as _, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Int8Array, Int16Array,
+    Int32Array, Int64Array, PrimitiveArray, StringArray, Time32MillisecondArray, new_null_array,
+};
 use arrow::compute;
+use arrow::compute::kernels::cmp;
 use arrow::datatypes as t;
-use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 
+use crate::condition::{Op, Pattern};
+use crate::datafile::scalar_at;
 use crate::error::{Error, Result};
-use crate::format::ColumnStats;
-use crate::schema::{DataType, Field, Scalar, Schema, unhex};
+use crate::schema::{DataType, Scalar, Schema};
+use crate::text::number::compare_scaled;
 
-/// How a column is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Op {
-    /// `=`
-    Eq,
-    /// `<>` or `!=`
-    Ne,
-    /// `<`
-    Lt,
-    /// `<=`
-    Le,
-    /// `>`
-    Gt,
-    /// `>=`
-    Ge,
+/// A condition over the columns of one schema, by their positions. There is no `not` in it, so "unknown" and "false" need not be told apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Bound {
+    All(Vec<Bound>),
+    Any(Vec<Bound>),
+    Test(usize, Test),
+    Columns(usize, Op, usize),
 }
 
-/// A condition on one column. A comparison with null is not true, as in SQL; NaN equals itself and is above every other number, as in
-/// Flink and Spark; -0.0 equals 0.0.
+/// What is demanded of a column.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Predicate {
-    /// The column's name in the schema that is read.
-    pub column: String,
-    /// What must be true of it.
-    pub test: Test,
-}
-
-/// What a [`Predicate`] demands.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Test {
-    /// It compares so with this value, which has the column's type.
+pub(super) enum Test {
     Is(Op, Scalar),
-    /// It is null.
+    /// One of these; or none of them, and not null.
+    In(Vec<Scalar>, Known, bool),
+    /// Like this; or not, and not null.
+    Like(Pattern, bool),
     Null,
-    /// It is not null.
     NotNull,
 }
 
-impl Op {
-    fn holds(self, order: Ordering) -> bool {
-        match self {
-            Op::Eq => order.is_eq(),
-            Op::Ne => order.is_ne(),
-            Op::Lt => order.is_lt(),
-            Op::Le => order.is_le(),
-            Op::Gt => order.is_gt(),
-            Op::Ge => order.is_ge(),
-        }
+/// The values of a long list, to look up.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Known {
+    /// Too few, or of a type for which it does not pay.
+    Few,
+    Whole(HashSet<i64>),
+    Texts(HashSet<String>),
+}
+
+/// Up to so many values are compared one by one.
+const FEW: usize = 6;
+
+impl Test {
+    pub(super) fn of_list(values: Vec<Scalar>, not: bool) -> Test {
+        let whole = |v: &Scalar| if let Scalar::Int(v) = v { Some(*v) } else { None };
+        let text = |v: &Scalar| if let Scalar::String(v) = v { Some(v.clone()) } else { None };
+        let known = match values.first() {
+            Some(Scalar::Int(_)) if values.len() > FEW => values.iter().map(whole).collect::<Option<_>>().map_or(Known::Few, Known::Whole),
+            Some(Scalar::String(_)) if values.len() > FEW => {
+                values.iter().map(text).collect::<Option<_>>().map_or(Known::Few, Known::Texts)
+            }
+            _ => Known::Few,
+        };
+        Test::In(values, known, !not)
     }
 }
 
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Op::Eq => "=",
-            Op::Ne => "<>",
-            Op::Lt => "<",
-            Op::Le => "<=",
-            Op::Gt => ">",
-            Op::Ge => ">=",
-        })
+/// What is known of the values of a column in some rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Range {
+    /// At most what the least value is; none: not known.
+    pub(super) min: Option<Scalar>,
+    /// At least what the greatest value is, or the beginning of that; none: not known.
+    pub(super) max: Option<Scalar>,
+    /// May there be nulls?
+    pub(super) nulls: bool,
+    /// May there be values?
+    pub(super) values: bool,
+}
+
+impl Range {
+    /// Of bounds and a count of nulls among `rows`.
+    pub(super) fn counted(min: Option<Scalar>, max: Option<Scalar>, nulls: Option<u64>, rows: u64) -> Range {
+        Range { min, max, nulls: nulls != Some(0), values: nulls.is_none_or(|n| n < rows) }
     }
 }
 
-impl Predicate {
-    /// Reads `amount >= 3.50`, `name = 'it''s'`, `dt is null`, `dt is not null`. A column with blanks or signs in its name stands in
-    /// back quotes; text, dates and times may stand in single quotes; a time without a zone is taken as UTC. `Invalid`: no such column, or a value that its type cannot have.
-    pub fn parse(text: &str, schema: &Schema) -> Result<Predicate> {
-        let bad = |what: &str| {
-            Error::invalid(format!("`{text}`: {what}")).hint("write COLUMN OP VALUE with one of = <> < <= > >=, or COLUMN is [not] null")
-        };
-        let trimmed = text.trim();
-        let (name, rest) = match trimmed.strip_prefix('`') {
-            Some(quoted) => quoted.split_once('`').ok_or_else(|| bad("a back quote is not closed"))?,
-            None => trimmed.split_at(trimmed.find(|c: char| c.is_whitespace() || "=<>!".contains(c)).unwrap_or(trimmed.len())),
-        };
-        let field = schema.field(name).ok_or_else(|| {
-            let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
-            Error::invalid(format!("`{text}`: the table has no column `{name}`")).hint(format!("its columns are {}", names.join(", ")))
-        })?;
-        let rest = rest.trim();
-        let words: Vec<String> = rest.split_whitespace().map(str::to_ascii_lowercase).collect();
-        let test = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["is", "null"] => Test::Null,
-            ["is", "not", "null"] => Test::NotNull,
-            _ => {
-                // The longer signs first: `<=` begins with `<`.
-                let signs = [("<>", Op::Ne), ("!=", Op::Ne), ("<=", Op::Le), (">=", Op::Ge), ("=", Op::Eq), ("<", Op::Lt), (">", Op::Gt)];
-                let found = signs.iter().find_map(|(sign, op)| Some((*op, rest.strip_prefix(sign)?)));
-                let (op, value) = found.ok_or_else(|| bad("there is no comparison"))?;
-                Test::Is(op, literal(value.trim(), &field.data_type).map_err(|what| bad(&what))?)
+/// What rows of a file can be said to be without opening it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Residual {
+    /// Every row passes.
+    Always,
+    /// None does.
+    Never,
+    /// Those that pass this.
+    Rows(Bound),
+}
+
+impl Bound {
+    /// Adds the columns that it looks at.
+    pub(super) fn columns(&self, out: &mut Vec<usize>) {
+        let mut add = |c: usize| {
+            if !out.contains(&c) {
+                out.push(c);
             }
         };
-        Ok(Predicate { column: name.to_owned(), test })
+        match self {
+            Bound::All(parts) | Bound::Any(parts) => parts.iter().for_each(|p| p.columns(out)),
+            Bound::Test(c, _) => add(*c),
+            Bound::Columns(a, _, b) => {
+                add(*a);
+                add(*b);
+            }
+        }
     }
 
-    /// Which rows pass; `array` is in the Arrow form of the column's type.
-    pub(super) fn rows(&self, field: &Field, array: &ArrayRef) -> Result<BooleanArray> {
-        match &self.test {
+    /// Can a row pass? `range` says what is known of a column; none: nothing.
+    pub(super) fn may_pass(&self, schema: &Schema, range: &dyn Fn(usize) -> Option<Range>) -> bool {
+        match self {
+            Bound::All(parts) => parts.iter().all(|p| p.may_pass(schema, range)),
+            Bound::Any(parts) => parts.iter().any(|p| p.may_pass(schema, range)),
+            Bound::Test(c, test) => range(*c).is_none_or(|r| test.may_pass(&schema.fields[*c].data_type, &r)),
+            Bound::Columns(a, _, b) => [a, b].iter().all(|c| range(**c).is_none_or(|r| r.values)),
+        }
+    }
+
+    /// What is left to look at when some columns have one value in all rows; `constant` gives it.
+    pub(super) fn residual(&self, schema: &Schema, constant: &dyn Fn(usize) -> Option<Option<Scalar>>) -> Result<Residual> {
+        let decided = |passes: bool| if passes { Residual::Always } else { Residual::Never };
+        Ok(match self {
+            Bound::All(parts) | Bound::Any(parts) => {
+                // For `any` the same with true and false exchanged.
+                let all = matches!(self, Bound::All(_));
+                let mut left = Vec::new();
+                for part in parts {
+                    match part.residual(schema, constant)? {
+                        Residual::Rows(rest) => left.push(rest),
+                        Residual::Always if all => {}
+                        Residual::Never if !all => {}
+                        settled => return Ok(settled),
+                    }
+                }
+                match left.len() {
+                    0 => decided(all),
+                    1 => Residual::Rows(left.remove(0)),
+                    _ if all => Residual::Rows(Bound::All(left)),
+                    _ => Residual::Rows(Bound::Any(left)),
+                }
+            }
+            Bound::Test(c, test) => match constant(*c) {
+                Some(value) => {
+                    let data_type = &schema.fields[*c].data_type;
+                    decided(passes(&test.rows(data_type, &one(data_type, value.as_ref())?)?))
+                }
+                None => Residual::Rows(self.clone()),
+            },
+            Bound::Columns(a, op, b) => match (constant(*a), constant(*b)) {
+                (Some(x), Some(y)) => {
+                    let (dx, dy) = (&schema.fields[*a].data_type, &schema.fields[*b].data_type);
+                    decided(passes(&columns(dx, &one(dx, x.as_ref())?, *op, dy, &one(dy, y.as_ref())?)?))
+                }
+                _ => Residual::Rows(self.clone()),
+            },
+        })
+    }
+
+    /// Which rows pass: those that are true; false and null mean the same. `column` gives a column in its Arrow form.
+    pub(super) fn rows(&self, schema: &Schema, rows: usize, column: &dyn Fn(usize) -> Result<ArrayRef>) -> Result<BooleanArray> {
+        let all = |value: bool| BooleanArray::from(vec![value; rows]);
+        match self {
+            Bound::All(parts) => {
+                let mut keep: Option<BooleanArray> = None;
+                for part in parts {
+                    let passes = part.rows(schema, rows, column)?;
+                    keep = Some(match keep {
+                        Some(keep) => compute::and_kleene(&keep, &passes)?,
+                        None => passes,
+                    });
+                    if keep.as_ref().is_some_and(|k| !k.has_true()) {
+                        break;
+                    }
+                }
+                Ok(keep.unwrap_or_else(|| all(true)))
+            }
+            Bound::Any(parts) => {
+                let mut keep: Option<BooleanArray> = None;
+                for part in parts {
+                    let passes = part.rows(schema, rows, column)?;
+                    keep = Some(match keep {
+                        Some(keep) => compute::or_kleene(&keep, &passes)?,
+                        None => passes,
+                    });
+                }
+                Ok(keep.unwrap_or_else(|| all(false)))
+            }
+            Bound::Test(c, test) => test.rows(&schema.fields[*c].data_type, &column(*c)?),
+            Bound::Columns(a, op, b) => {
+                let (x, y) = (&schema.fields[*a].data_type, &schema.fields[*b].data_type);
+                columns(x, &column(*a)?, *op, y, &column(*b)?)
+            }
+        }
+    }
+}
+
+fn passes(one: &BooleanArray) -> bool {
+    one.has_true()
+}
+
+impl Test {
+    fn may_pass(&self, data_type: &DataType, range: &Range) -> bool {
+        match self {
+            Test::Null => range.nulls,
+            _ if !range.values => false,
+            Test::NotNull => true,
+            Test::Is(op, value) => may_be(data_type, range, *op, value),
+            // What is one of few values can be none of them only when they are all values that there are.
+            Test::In(values, _, true) => values.iter().any(|v| may_be(data_type, range, Op::Eq, v)),
+            Test::In(_, _, false) | Test::Like(_, false) => true,
+            Test::Like(pattern, true) => may_begin(&pattern.prefix(), range),
+        }
+    }
+
+    fn rows(&self, data_type: &DataType, array: &ArrayRef) -> Result<BooleanArray> {
+        match self {
             Test::Null => Ok(compute::is_null(array)?),
             Test::NotNull => Ok(compute::is_not_null(array)?),
-            Test::Is(op, value) => compare(&field.data_type, array, *op, value),
+            Test::Is(op, value) => compare(data_type, array, *op, value),
+            Test::Like(pattern, wanted) => {
+                let texts: &StringArray = array.as_string();
+                Ok(match pattern {
+                    // Prefixes are what is asked for most; without the check of the pattern's form for each row.
+                    Pattern::Prefix(head) => BooleanArray::from_unary(texts, |v| v.as_bytes().starts_with(head.as_bytes()) == *wanted),
+                    pattern => BooleanArray::from_unary(texts, |v| pattern.matches(v) == *wanted),
+                })
+            }
+            Test::In(_, Known::Texts(known), wanted) => {
+                Ok(BooleanArray::from_unary(array.as_string::<i32>(), |v| known.contains(v) == *wanted))
+            }
+            Test::In(_, Known::Whole(known), wanted) => {
+                let wide = compute::cast(array, &t::DataType::Int64)?;
+                Ok(BooleanArray::from_unary(wide.as_primitive::<t::Int64Type>(), |v| known.contains(&v) == *wanted))
+            }
+            Test::In(values, Known::Few, wanted) => {
+                let mut any: Option<BooleanArray> = None;
+                for value in values {
+                    let (op, this) = if *wanted { (Op::Eq, compute::or_kleene as Fold) } else { (Op::Ne, compute::and_kleene as Fold) };
+                    let passes = compare(data_type, array, op, value)?;
+                    any = Some(match any {
+                        Some(any) => this(&any, &passes)?,
+                        None => passes,
+                    });
+                }
+                Ok(any.unwrap_or_else(|| BooleanArray::from(vec![!*wanted; array.len()])))
+            }
         }
     }
+}
 
-    /// Can a row of a file pass? `stats` are of the same column and type, `rows` the file's.
-    pub(super) fn may_pass(&self, field: &Field, stats: &ColumnStats, rows: u64) -> bool {
-        let (op, value) = match &self.test {
-            Test::Null => return stats.nulls > 0,
-            Test::NotNull => return stats.nulls < rows,
-            Test::Is(op, value) => (*op, value),
-        };
-        if stats.nulls >= rows {
-            return false;
-        }
-        // Other writers leave NaN out of a maximum, so a float's says nothing about what is above.
-        let float = matches!(field.data_type, DataType::Float | DataType::Double);
-        let trust_max = !float || (op == Op::Eq && !is_nan(value));
-        let least = stats.min.as_ref().and_then(|min| order(min, value));
-        let greatest = stats.max.as_ref().filter(|_| trust_max).and_then(|max| order(max, value));
-        match op {
-            // Bounds may be cut, so equal ones do not say that all values are equal.
-            Op::Ne => true,
-            Op::Eq => least.is_none_or(Ordering::is_le) && greatest.is_none_or(Ordering::is_ge),
-            Op::Lt | Op::Le => least.is_none_or(|o| op.holds(o)),
-            Op::Gt | Op::Ge => greatest.is_none_or(|o| op.holds(o)),
-        }
+type Fold = fn(&BooleanArray, &BooleanArray) -> std::result::Result<BooleanArray, arrow::error::ArrowError>;
+
+/// May a value in this range compare so?
+fn may_be(data_type: &DataType, range: &Range, op: Op, value: &Scalar) -> bool {
+    // Writers do not agree on an order of bytes.
+    if matches!(data_type, DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes) {
+        return true;
     }
+    // Other writers leave NaN out of their bounds, so a float's maximum says nothing about what is above.
+    let float = matches!(data_type, DataType::Float | DataType::Double);
+    let trust_max = !float || (op == Op::Eq && !is_nan(value));
+    let least = range.min.as_ref().filter(|v| !is_nan(v)).and_then(|min| order(min, value));
+    let greatest = range.max.as_ref().filter(|v| trust_max && !is_nan(v)).and_then(|max| above(max, value));
+    match op {
+        // Bounds may be cut, so equal ones do not say that all values are equal.
+        Op::Ne => true,
+        Op::Eq => least.is_none_or(Ordering::is_le) && greatest.is_none_or(Ordering::is_ge),
+        Op::Lt => least.is_none_or(Ordering::is_lt),
+        Op::Le => least.is_none_or(Ordering::is_le),
+        Op::Gt => greatest.is_none_or(Ordering::is_gt),
+        Op::Ge => greatest.is_none_or(Ordering::is_ge),
+    }
+}
+
+/// Texts of so many code points may be cut: this is where statistics are cut unless a table says otherwise.
+const CUT: usize = 16;
+
+/// How a maximum compares with a value; none where it may be the cut beginning of a greater one. Who cuts a maximum has to raise it, but a
+/// row that is left out because somebody did not is not missed by anybody.
+fn above(max: &Scalar, value: &Scalar) -> Option<Ordering> {
+    match (max, value) {
+        (Scalar::String(max), Scalar::String(value)) if value.starts_with(max.as_str()) && max.chars().count() >= CUT => None,
+        _ => order(max, value),
+    }
+}
+
+/// May a text in this range begin so?
+fn may_begin(prefix: &str, range: &Range) -> bool {
+    let above_all = matches!(&range.max, Some(Scalar::String(max)) if max.as_str() < prefix && (!prefix.starts_with(max.as_str()) || max.chars().count() < CUT));
+    let below_all = matches!(&range.min, Some(Scalar::String(min)) if min.as_str() > prefix && !min.starts_with(prefix));
+    !above_all && !below_all
 }
 
 fn is_nan(value: &Scalar) -> bool {
@@ -154,6 +312,17 @@ fn float_order(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
+fn holds(op: Op, order: Ordering) -> bool {
+    match op {
+        Op::Eq => order.is_eq(),
+        Op::Ne => order.is_ne(),
+        Op::Lt => order.is_lt(),
+        Op::Le => order.is_le(),
+        Op::Gt => order.is_gt(),
+        Op::Ge => order.is_ge(),
+    }
+}
+
 fn order(a: &Scalar, b: &Scalar) -> Option<Ordering> {
     match (a, b) {
         (Scalar::Float(a), Scalar::Float(b)) => Some(float_order((*a).into(), (*b).into())),
@@ -163,111 +332,117 @@ fn order(a: &Scalar, b: &Scalar) -> Option<Ordering> {
     }
 }
 
+/// A value, or null, as an array of one, in the Arrow form of its type.
+pub(super) fn one(data_type: &DataType, value: Option<&Scalar>) -> Result<ArrayRef> {
+    let arrow = data_type.to_arrow();
+    let Some(value) = value else { return Ok(new_null_array(&arrow, 1)) };
+    let no = || Error::internal(format!("{value:?} is no {data_type}")).hint("please report this");
+    let fits = |v: Option<ArrayRef>| v.ok_or_else(no);
+    let array: ArrayRef = match (data_type, value) {
+        (DataType::Boolean, Scalar::Bool(v)) => Arc::new(BooleanArray::from(vec![*v])),
+        (DataType::TinyInt, Scalar::Int(v)) => fits(i8::try_from(*v).ok().map(|v| Arc::new(Int8Array::from(vec![v])) as ArrayRef))?,
+        (DataType::SmallInt, Scalar::Int(v)) => fits(i16::try_from(*v).ok().map(|v| Arc::new(Int16Array::from(vec![v])) as ArrayRef))?,
+        (DataType::Int, Scalar::Int(v)) => fits(i32::try_from(*v).ok().map(|v| Arc::new(Int32Array::from(vec![v])) as ArrayRef))?,
+        (DataType::BigInt, Scalar::Int(v)) => Arc::new(Int64Array::from(vec![*v])),
+        (DataType::Float, Scalar::Float(v)) => Arc::new(PrimitiveArray::<t::Float32Type>::from(vec![*v])),
+        (DataType::Double, Scalar::Double(v)) => Arc::new(PrimitiveArray::<t::Float64Type>::from(vec![*v])),
+        (DataType::Decimal { .. }, Scalar::Decimal(v)) => Arc::new(Decimal128Array::from(vec![*v]).with_data_type(arrow)),
+        (DataType::Char(_) | DataType::VarChar(_) | DataType::String, Scalar::String(v)) => Arc::new(StringArray::from(vec![v.as_str()])),
+        (DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes, Scalar::Bytes(v)) => {
+            Arc::new(BinaryArray::from(vec![v.as_slice()]))
+        }
+        (DataType::Date, Scalar::Date(v)) => Arc::new(Date32Array::from(vec![*v])),
+        (DataType::Time(_), Scalar::Time(v)) => Arc::new(Time32MillisecondArray::from(vec![*v])),
+        (DataType::Timestamp(_) | DataType::TimestampLtz(_), Scalar::Timestamp(us)) => match &arrow {
+            t::DataType::Timestamp(t::TimeUnit::Millisecond, _) => {
+                let ms = PrimitiveArray::<t::TimestampMillisecondType>::from(vec![us.div_euclid(1000)]);
+                Arc::new(ms.with_data_type(arrow))
+            }
+            t::DataType::Timestamp(t::TimeUnit::Microsecond, _) => {
+                Arc::new(PrimitiveArray::<t::TimestampMicrosecondType>::from(vec![*us]).with_data_type(arrow))
+            }
+            _ => return Err(no()),
+        },
+        (DataType::Timestamp(7..) | DataType::TimestampLtz(7..), Scalar::TimestampNanos(ns)) => {
+            Arc::new(PrimitiveArray::<t::TimestampNanosecondType>::from(vec![*ns]).with_data_type(arrow))
+        }
+        _ => return Err(no()),
+    };
+    Ok(array)
+}
+
 fn compare(data_type: &DataType, array: &ArrayRef, op: Op, value: &Scalar) -> Result<BooleanArray> {
-    fn each<A: ArrayAccessor>(array: A, op: Op, order: impl Fn(A::Item) -> Ordering) -> BooleanArray {
-        BooleanArray::from_unary(array, |v| op.holds(order(v)))
+    match value {
+        Scalar::Float(x) => Ok(floats(array.as_primitive::<t::Float32Type>(), op, |v| v.into(), (*x).into())),
+        Scalar::Double(x) => Ok(floats(array.as_primitive::<t::Float64Type>(), op, |v| v, *x)),
+        value => same(array, op, &arrow::array::Scalar::new(one(data_type, Some(value))?)),
     }
-    macro_rules! whole {
-        ($arrow:ty, $value:expr) => {
-            each(array.as_primitive::<$arrow>(), op, |v| i128::from(v).cmp(&i128::from(*$value)))
-        };
+}
+
+/// With one value, as floats are compared; without a branch for each row where it is no NaN.
+fn floats<P: ArrowPrimitiveType>(array: &PrimitiveArray<P>, op: Op, wide: impl Fn(P::Native) -> f64, x: f64) -> BooleanArray {
+    if x.is_nan() {
+        return BooleanArray::from_unary(array, |v| holds(op, float_order(wide(v), x)));
     }
-    Ok(match (data_type, value) {
-        (DataType::Boolean, Scalar::Bool(x)) => each(array.as_boolean(), op, |v| v.cmp(x)),
-        (DataType::TinyInt, Scalar::Int(x)) => whole!(t::Int8Type, x),
-        (DataType::SmallInt, Scalar::Int(x)) => whole!(t::Int16Type, x),
-        (DataType::Int, Scalar::Int(x)) => whole!(t::Int32Type, x),
-        (DataType::BigInt, Scalar::Int(x)) => whole!(t::Int64Type, x),
-        (DataType::Float, Scalar::Float(x)) => each(array.as_primitive::<t::Float32Type>(), op, |v| float_order(v.into(), (*x).into())),
-        (DataType::Double, Scalar::Double(x)) => each(array.as_primitive::<t::Float64Type>(), op, |v| float_order(v, *x)),
-        (DataType::Decimal { .. }, Scalar::Decimal(x)) => each(array.as_primitive::<t::Decimal128Type>(), op, |v| v.cmp(x)),
-        (DataType::Char(_) | DataType::VarChar(_) | DataType::String, Scalar::String(x)) => {
-            each(array.as_string::<i32>(), op, |v| v.cmp(x.as_str()))
-        }
-        (DataType::Bytes, Scalar::Bytes(x)) => each(array.as_binary::<i32>(), op, |v| v.cmp(x.as_slice())),
-        (DataType::Date, Scalar::Date(x)) => whole!(t::Date32Type, x),
-        (DataType::Timestamp(p) | DataType::TimestampLtz(p), Scalar::Timestamp(x)) if *p <= 3 => {
-            each(array.as_primitive::<t::TimestampMillisecondType>(), op, |v| (i128::from(v) * 1000).cmp(&i128::from(*x)))
-        }
-        (DataType::Timestamp(_) | DataType::TimestampLtz(_), Scalar::Timestamp(x)) => whole!(t::TimestampMicrosecondType, x),
-        _ => return Err(Error::invalid(format!("{value:?} cannot be compared with {data_type}")).hint("use a value of the column's type")),
+    match op {
+        Op::Eq => BooleanArray::from_unary(array, |v| wide(v) == x),
+        Op::Ne => BooleanArray::from_unary(array, |v| wide(v) != x),
+        Op::Lt => BooleanArray::from_unary(array, |v| wide(v) < x),
+        Op::Le => BooleanArray::from_unary(array, |v| wide(v) <= x),
+        // NaN is above.
+        Op::Gt => BooleanArray::from_unary(array, |v| wide(v) > x || wide(v).is_nan()),
+        Op::Ge => BooleanArray::from_unary(array, |v| wide(v) >= x || wide(v).is_nan()),
+    }
+}
+
+/// Two sides of one Arrow type that is no float.
+fn same(left: &dyn arrow::array::Datum, op: Op, right: &dyn arrow::array::Datum) -> Result<BooleanArray> {
+    Ok(match op {
+        Op::Eq => cmp::eq(left, right)?,
+        Op::Ne => cmp::neq(left, right)?,
+        Op::Lt => cmp::lt(left, right)?,
+        Op::Le => cmp::lt_eq(left, right)?,
+        Op::Gt => cmp::gt(left, right)?,
+        Op::Ge => cmp::gt_eq(left, right)?,
     })
 }
 
-/// A literal as a value of the type; the error says what is wrong.
-fn literal(text: &str, data_type: &DataType) -> Result<Scalar, String> {
-    if text.is_empty() {
-        return Err("the value is missing".to_owned());
+/// Two columns of one kind, row by row.
+fn columns(left_type: &DataType, left: &ArrayRef, op: Op, right_type: &DataType, right: &ArrayRef) -> Result<BooleanArray> {
+    let float = |d: &DataType| matches!(d, DataType::Float | DataType::Double);
+    if left.data_type() == right.data_type() && !float(left_type) {
+        return same(left, op, right);
     }
-    let quoted = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\'')).filter(|_| text.len() > 1);
-    if quoted.is_none() && text.starts_with('\'') {
-        return Err("a quote is not closed".to_owned());
-    }
-    let plain = quoted.map_or_else(|| text.to_owned(), |q| q.replace("''", "'"));
-    let bad = || format!("`{plain}` is no {data_type}");
-    fn number<T: FromStr>(text: &str) -> Option<T> {
-        text.parse().ok()
-    }
-    let whole = |min: i64, max: i64| number::<i64>(&plain).filter(|v| (min..=max).contains(v)).map(Scalar::Int);
-    let value = match data_type {
-        DataType::Boolean => match plain.to_ascii_lowercase().as_str() {
-            "true" => Some(Scalar::Bool(true)),
-            "false" => Some(Scalar::Bool(false)),
+    let pairs = (0..left.len()).map(|row| {
+        let (a, b) = (scalar_at(left_type, left, row)?, scalar_at(right_type, right, row)?);
+        Ok(match (a, b) {
+            (Some(a), Some(b)) => mixed(left_type, &a, right_type, &b).map(|o| holds(op, o)),
             _ => None,
-        },
-        DataType::TinyInt => whole(i8::MIN.into(), i8::MAX.into()),
-        DataType::SmallInt => whole(i16::MIN.into(), i16::MAX.into()),
-        DataType::Int => whole(i32::MIN.into(), i32::MAX.into()),
-        DataType::BigInt => whole(i64::MIN, i64::MAX),
-        DataType::Float => number(&plain).map(Scalar::Float),
-        DataType::Double => number(&plain).map(Scalar::Double),
-        DataType::Decimal { scale, .. } => decimal(&plain, *scale).map(Scalar::Decimal),
-        DataType::Char(_) | DataType::VarChar(_) | DataType::String => Some(Scalar::String(plain.clone())),
-        DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => {
-            unhex(plain.strip_prefix("0x").unwrap_or(&plain)).map(Scalar::Bytes)
-        }
-        DataType::Date => date(&plain).map(Scalar::Date),
-        DataType::Time(_) => time(&plain).map(Scalar::Time),
-        DataType::Timestamp(7..) | DataType::TimestampLtz(7..) => {
-            timestamp(&plain).and_then(|t| t.timestamp_nanos_opt()).map(Scalar::TimestampNanos)
-        }
-        DataType::Timestamp(_) | DataType::TimestampLtz(_) => timestamp(&plain).map(|t| Scalar::Timestamp(t.timestamp_micros())),
-        nested if nested.is_nested() => return Err(format!("values of type {nested} cannot be compared")),
+        })
+    });
+    pairs.collect()
+}
+
+/// Two values of one kind; numbers of different types exactly, unless one is a float.
+fn mixed(left_type: &DataType, left: &Scalar, right_type: &DataType, right: &Scalar) -> Option<Ordering> {
+    let exact = |d: &DataType, s: &Scalar| match (d, s) {
+        (_, Scalar::Int(v)) => Some((i128::from(*v), 0u8)),
+        (DataType::Decimal { scale, .. }, Scalar::Decimal(v)) => Some((*v, *scale)),
+        (_, Scalar::Date(days)) => Some((i128::from(*days) * 86_400_000_000_000, 9)),
+        (_, Scalar::Timestamp(us)) => Some((i128::from(*us) * 1000, 9)),
+        (_, Scalar::TimestampNanos(ns)) => Some((i128::from(*ns), 9)),
         _ => None,
     };
-    value.ok_or_else(bad)
-}
-
-/// Unscaled; `None` when digits would be lost.
-fn decimal(text: &str, scale: u8) -> Option<i128> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let fraction = fraction.trim_end_matches('0');
-    let zeros = usize::from(scale).checked_sub(fraction.len())?;
-    let digits = || text.trim_start_matches(['-', '+']).bytes().filter(|b| *b != b'.');
-    if digits().next().is_none() || digits().any(|b| !b.is_ascii_digit()) || fraction.contains('.') {
-        return None;
+    let float = |d: &DataType, s: &Scalar| match s {
+        Scalar::Float(v) => Some(f64::from(*v)),
+        Scalar::Double(v) => Some(*v),
+        _ => exact(d, s).and_then(|(v, scale)| format!("{v}e-{scale}").parse().ok()),
+    };
+    match (exact(left_type, left), exact(right_type, right)) {
+        (Some(a), Some(b)) => Some(compare_scaled(a, b)),
+        _ => match order(left, right) {
+            Some(order) => Some(order),
+            None => Some(float_order(float(left_type, left)?, float(right_type, right)?)),
+        },
     }
-    format!("{whole}{fraction}{}", "0".repeat(zeros)).parse().ok()
-}
-
-fn date(text: &str) -> Option<i32> {
-    let day = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-    i32::try_from(day.signed_duration_since(NaiveDate::from_ymd_opt(1970, 1, 1)?).num_days()).ok()
-}
-
-/// `HH:MM[:SS[.f]]`; milliseconds since midnight, what is finer cut off.
-fn time(text: &str) -> Option<i32> {
-    use chrono::Timelike as _;
-    let time = ["%H:%M:%S%.f", "%H:%M"].iter().find_map(|f| NaiveTime::parse_from_str(text, f).ok())?;
-    i32::try_from(time.num_seconds_from_midnight() * 1000 + time.nanosecond() / 1_000_000).ok()
-}
-
-/// RFC 3339 or `YYYY-MM-DD HH:MM:SS[.f]` or a date alone, which is its midnight.
-fn timestamp(text: &str) -> Option<DateTime<chrono::Utc>> {
-    if let Ok(instant) = DateTime::parse_from_rfc3339(text) {
-        return Some(instant.to_utc());
-    }
-    let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f"];
-    let time = formats.iter().find_map(|f| NaiveDateTime::parse_from_str(text, f).ok());
-    time.map(|time| time.and_utc()).or_else(|| DateTime::from_timestamp(i64::from(date(text)?).checked_mul(86_400)?, 0))
 }

@@ -23,7 +23,8 @@ fn rows(schema: &Schema, count: usize, dice: &mut Dice) -> RecordBatch {
 }
 
 async fn back(store: &Store, schema: &Arc<Schema>, files: Vec<ScanFile>) -> RecordBatch {
-    let batches: Vec<RecordBatch> = Scan::new(store.clone(), schema.clone(), []).read(files).into_stream().try_collect().await.unwrap();
+    let batches: Vec<RecordBatch> =
+        Scan::new(store.clone(), schema.clone(), []).read(files).unwrap().into_stream().try_collect().await.unwrap();
     concat_batches(&schema.to_arrow(), &batches).unwrap()
 }
 

@@ -29,8 +29,7 @@ async fn messages(table: &Table, name: &str) -> Vec<CommitMessage> {
 }
 
 async fn rows(table: &Table) -> u64 {
-    let (scan, files) = table.scan_files(None).await.unwrap();
-    scan.count(&files).await.unwrap()
+    table.scan().count().await.unwrap()
 }
 
 async fn remove_snapshot(table: &Table, id: u64) {

@@ -104,19 +104,23 @@ impl PaimonLog {
             sequence::order(&mut entries);
         }
         for entry in entries {
-            files.push(self.live_file(&layout, entry).await?);
+            files.push(self.live_file(&layout, entry, true).await?);
         }
         Ok(files)
     }
 
-    async fn live_file(&self, layout: &PaimonLayout, entry: ManifestEntry) -> Result<LiveFile> {
+    /// `with_stats`: they cost, and are left out otherwise.
+    pub(super) async fn live_file(&self, layout: &PaimonLayout, entry: ManifestEntry, with_stats: bool) -> Result<LiveFile> {
         let number =
             |n: i64| u64::try_from(n).map_err(|_| Error::data(format!("the file {} has a negative size, count or id", entry.file.name)));
         let schema_id = number(entry.file.schema_id)?;
         let schema = self.schema_of(schema_id).await?;
         let f = &entry.file;
-        let stats = stats::decode(&schema.schema, &f.value_stats, f.value_stats_cols.as_deref(), f.write_cols.as_deref())
-            .map_err(|e| e.at(&f.name))?;
+        let stats = match with_stats {
+            true => stats::decode(&schema.schema, &f.value_stats, f.value_stats_cols.as_deref(), f.write_cols.as_deref())
+                .map_err(|e| e.at(&f.name))?,
+            false => Vec::new(),
+        };
         Ok(LiveFile {
             path: path_in(layout, &entry)?,
             partition: row::decode(&entry.partition, &layout.partition_types())?,
