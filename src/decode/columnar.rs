@@ -93,6 +93,9 @@ impl Cells for FileColumn<'_> {
     fn field(&self) -> &str {
         self.field
     }
+    fn json_in_text(&self) -> bool {
+        false
+    }
 }
 
 impl Decoder for ColumnarDecoder {
