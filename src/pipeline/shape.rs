@@ -254,3 +254,30 @@ fn column_index(node: &Node, name: &str) -> Option<usize> {
         entries.iter().any(|e| e.key == "name" && matches!(&e.node.value, Value::Scalar { text, .. } if text == name))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(shape: &Shape, out: &mut Vec<&'static str>) {
+        match shape {
+            Map(entries) => entries.iter().for_each(|(name, inner)| {
+                out.push(name);
+                keys(inner, out);
+            }),
+            List(inner) | Or(inner) | Free(inner) => keys(inner, out),
+            Columns => keys(&COLUMN, out),
+            V => {}
+        }
+    }
+
+    #[test]
+    fn every_key_of_a_pipeline_file_is_on_its_page() {
+        let page = include_str!("../../spec/pipeline.md");
+        let mut all = Vec::new();
+        keys(&FILE, &mut all);
+        let words: std::collections::HashSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let missing: Vec<_> = all.into_iter().filter(|key| !words.contains(key)).collect();
+        assert!(missing.is_empty(), "not in spec/pipeline.md: {missing:?}");
+    }
+}
