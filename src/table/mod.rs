@@ -57,7 +57,8 @@ impl TableSpec {
     pub fn check(&self) -> Result<()> {
         self.schema().check_new()?;
         TableOptions::check_new(&self.options)?;
-        TableOptions::parse(&self.options, paimon::schema::VERSION).map(drop)
+        let options = TableOptions::parse(&self.options, paimon::schema::VERSION)?;
+        options.check_writable().and_then(|()| options.check_readable())
     }
     /// The format's own table options.
     pub fn table_options(&self) -> &BTreeMap<String, String> {
@@ -81,7 +82,8 @@ impl fmt::Debug for Table {
 
 impl Table {
     /// Opens the table at `location`; `Invalid` when there is none, when it holds something that is not supported (by its name), or
-    /// when it was written by a newer version.
+    /// when it was written by a newer version. A table that can only be read is refused when it is written to, by
+    /// [`Table::check_writable`].
     pub async fn open(location: &str) -> Result<Table> {
         Table::open_in(Store::open(location, &Env::real(), StoreOptions::default())?).await
     }
@@ -123,8 +125,13 @@ impl Table {
         Table { store, log: Arc::new(log), schema }
     }
 
-    /// `Invalid` when rows of `spec` do not fit this table: by the column's name, and what to do.
+    /// `Invalid` when nothing can be written to this table, by the name of the option that forbids it.
+    pub fn check_writable(&self) -> Result<()> {
+        self.log.schema().options.check_writable().map_err(|e| e.at(self.url()))
+    }
+    /// `Invalid` when nothing can be written to this table, or rows of `spec` do not fit it: by the column's name, and what to do.
     pub fn fits(&self, spec: &TableSpec) -> Result<()> {
+        self.check_writable()?;
         let names = |list: &[String]| if list.is_empty() { "nothing".to_owned() } else { format!("`{}`", list.join(", ")) };
         let differs = |what: String, hint: &str| Err(Error::invalid(what).at(self.url()).hint(hint));
         for wanted in &spec.fields {

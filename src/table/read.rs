@@ -95,7 +95,8 @@ impl TableScan {
     }
 
     /// Finds the files to read. `Invalid`: there is no such snapshot, tag or column, or a value in a condition does not fit its column.
-    /// `Unavailable`: the snapshot expired meanwhile. `Data`: the table is damaged.
+    /// `Invalid` too: an option of the table, or a file, cannot be read. `Unavailable`: the snapshot expired meanwhile. `Data`: the table is
+    /// damaged.
     pub async fn plan(&self) -> Result<Plan> {
         let log = self.table.paimon();
         for attempt in 1.. {
@@ -116,6 +117,7 @@ impl TableScan {
             let (object, name) = keeper(&self.at, &snapshot);
             match log.pick_files(&snapshot, &Partitions(&scan)).await {
                 Ok(mut picked) => {
+                    log.check_readable(&snapshot, &picked.files).await?;
                     let files = std::mem::take(&mut picked.files).into_iter().map(ScanFile::from).collect();
                     let scan = scan.of(Some(Origin { object, name }));
                     return Ok(Plan { scan, picked, files, snapshot: Some(snapshot) });

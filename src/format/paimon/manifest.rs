@@ -443,6 +443,12 @@ pub fn decode_index_names(bytes: &[u8]) -> Result<Vec<String>> {
     read(bytes, "index manifest", |mut r| r.string("_FILE_NAME"))
 }
 
+/// Does an index manifest name deletion vectors: rows of data files that are deleted? `Data` when it is none.
+pub fn has_deletion_vectors(bytes: &[u8]) -> Result<bool> {
+    let kinds = read(bytes, "index manifest", |mut r| r.string("_INDEX_TYPE"))?;
+    Ok(kinds.iter().any(|kind| kind == "DELETION_VECTORS"))
+}
+
 fn read<T>(bytes: &[u8], what: &str, one: impl Fn(Record) -> Result<T>) -> Result<Vec<T>> {
     let garbled = || Error::data(format!("this is no {what}"));
     let reader = apache_avro::Reader::new(bytes).map_err(|e| garbled().because(e))?;

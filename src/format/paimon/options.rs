@@ -3,6 +3,8 @@
 //! An option that would make a table differ from what we write is refused by its name. One that only steers readers, compaction or
 //! expiry is kept in the schema and left alone.
 
+pub mod known;
+
 use std::collections::BTreeMap;
 
 use apache_avro::{Codec, DeflateSettings, ZstandardSettings};
@@ -10,6 +12,7 @@ use apache_avro::{Codec, DeflateSettings, ZstandardSettings};
 use crate::datafile::{Compression, StatsMode, WriterOptions};
 use crate::error::{Error, Result};
 use crate::schema::Schema;
+use known::Standing;
 
 /// Options as they stand in a schema file.
 pub type RawOptions = BTreeMap<String, String>;
@@ -68,6 +71,8 @@ pub struct TableOptions {
     stats_mode: StatsMode,
     stats_keep_first: Option<usize>,
     column_stats: BTreeMap<String, StatsMode>,
+    not_written: Option<Refusal>,
+    not_read: Option<Refusal>,
 }
 
 /// When manifests are merged, and how big they get.
@@ -99,19 +104,45 @@ impl Merging {
     }
 }
 
-/// Refused unless the value is one of these (compared without case). An empty list: refused whenever it is set.
-const ONLY: &[(&str, &[&str])] = &[
+/// Why a table can only be looked at.
+#[derive(Clone, Debug, PartialEq)]
+struct Refusal {
+    message: String,
+    hint: Option<String>,
+}
+
+impl Refusal {
+    fn of(e: &Error) -> Refusal {
+        Refusal { message: e.message().to_owned(), hint: e.next_step().map(str::to_owned) }
+    }
+    fn check(refusal: Option<&Refusal>) -> Result<()> {
+        let Some(Refusal { message, hint }) = refusal else { return Ok(()) };
+        let e = Error::invalid(message);
+        Err(if let Some(hint) = hint { e.hint(hint) } else { e })
+    }
+}
+
+/// Values that an option may have without harm, compared without case; none: it must not be set.
+type Allowed = (&'static str, &'static [&'static str]);
+
+/// Nothing can be said of a table with another value: it is another kind of table, or lies elsewhere.
+const REFUSED: &[Allowed] = &[
     ("primary-key", &[]),
+    ("partition", &[]),
     ("type", &["table"]),
     ("branch", &["main"]),
     ("chain-table.enabled", &["false"]),
-    ("file.format", &["parquet"]),
-    ("file.format.per.level", &[]),
-    ("file.compression.per.level", &[]),
-    ("file.suffix.include.compression", &["false"]),
     ("manifest.format", &["avro"]),
+];
+
+/// Rows that we would add would not be what the table promises, or lie where nobody looks.
+const NOT_WRITTEN: &[Allowed] = &[
+    ("file.format", &["parquet"]),
+    ("file.format.per.level", &["", "{}"]),
+    ("file.compression.per.level", &["", "{}"]),
+    ("file.suffix.include.compression", &["false"]),
     ("manifest.sidecar.enabled", &["false"]),
-    ("metadata.stats-mode.per.level", &[]),
+    ("metadata.stats-mode.per.level", &["", "{}"]),
     ("row-tracking.enabled", &["false"]),
     ("data-evolution.enabled", &["false"]),
     ("data-file.external-paths", &[]),
@@ -119,26 +150,83 @@ const ONLY: &[(&str, &[&str])] = &[
     ("deletion-vectors.enabled", &["false"]),
     ("changelog-producer", &["none"]),
     ("rowkind.field", &[]),
+    ("upsert-key", &[]),
     ("consumer.changelog-only", &["false"]),
-    ("commit.callbacks", &[]),
+    ("commit.callbacks", &[""]),
     ("commit.strict-mode.last-safe-snapshot", &[]),
+    ("log.system", &["none"]),
+    ("metadata.iceberg-compatible", &["false"]),
     ("metadata.iceberg.storage", &["disabled"]),
     ("metastore.partitioned-table", &["false"]),
     ("global-index.external-path", &[]),
     ("query-auth.enabled", &["false"]),
 ];
 
-/// Refused whenever an option begins like this.
-const REFUSED_PREFIXES: &[&str] =
-    &["file-index.", "pk-vector.index.", "pk-btree.index.", "pk-bitmap.index.", "pk-full-text.index.", "commit.callback."];
+/// Rows that we would read would not be those that other readers give.
+const NOT_READ: &[Allowed] = &[
+    ("batch-scan-mode", &["none"]),
+    ("data-evolution.enabled", &["false"]),
+    ("deletion-vectors.enabled", &["false"]),
+    ("query-auth.enabled", &["false"]),
+    ("incremental-between", &[]),
+    ("incremental-between-timestamp", &[]),
+    ("incremental-to-auto-tag", &[]),
+    ("scan.creation-time-millis", &[]),
+    ("scan.fallback-branch", &[]),
+    ("scan.fallback-delta-branch", &[]),
+    ("scan.fallback-snapshot-branch", &[]),
+    ("scan.file-creation-time-millis", &[]),
+    ("scan.mode", &["default", "latest", "latest-full", "full"]),
+    ("scan.primary-branch", &[]),
+    ("scan.snapshot-id", &[]),
+    ("scan.tag-name", &[]),
+    ("scan.timestamp", &[]),
+    ("scan.timestamp-millis", &[]),
+    ("scan.version", &[]),
+    ("scan.watermark", &[]),
+];
+
+/// What reading needs to know; the rest of the options steers writing.
+const FOR_READING: [&str; 3] = ["partition.default-name", "partition.legacy-name", "data-file.path-directory"];
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 impl TableOptions {
     /// Reads the options of a schema of format version `schema_version` (1, 2 or 3; the older ones had other defaults).
     ///
-    /// `Invalid` names an option that is not supported or has a value that is not valid.
+    /// `Invalid` names an option that is not supported at all. What forbids only to write or only to read is told by
+    /// [`TableOptions::check_writable`] and [`TableOptions::check_readable`].
     pub fn parse(raw: &RawOptions, schema_version: u32) -> Result<TableOptions> {
+        refuse(raw, REFUSED)?;
+        let mut options = match Self::parse_to_write(raw, schema_version) {
+            Ok(options) => options,
+            Err(e) => {
+                let reading = raw.iter().filter(|(k, _)| FOR_READING.contains(&k.as_str())).map(|(k, v)| (k.clone(), v.clone())).collect();
+                let mut options = Self::parse_to_write(&reading, 3)?;
+                options.refuse_writing(&e);
+                options
+            }
+        };
+        options.not_read = refuse(raw, NOT_READ).err().as_ref().map(Refusal::of);
+        Ok(options)
+    }
+
+    /// `Invalid`, by the option's name, when nothing can be written to the table.
+    pub fn check_writable(&self) -> Result<()> {
+        Refusal::check(self.not_written.as_ref())
+    }
+
+    /// `Invalid`, by the option's name, when nothing can be read from the table.
+    pub fn check_readable(&self) -> Result<()> {
+        Refusal::check(self.not_read.as_ref())
+    }
+
+    /// Nothing is written, for this reason; the first one stays.
+    pub(super) fn refuse_writing(&mut self, why: &Error) {
+        self.not_written.get_or_insert_with(|| Refusal::of(why));
+    }
+
+    fn parse_to_write(raw: &RawOptions, schema_version: u32) -> Result<TableOptions> {
         let buckets = parse_buckets(raw, schema_version)?;
         refuse_unsupported(raw, schema_version)?;
         let text = |key: &str| raw.get(key).map(String::as_str);
@@ -186,14 +274,23 @@ impl TableOptions {
                 },
             },
             column_stats,
+            not_written: None,
+            not_read: None,
         })
     }
 
-    /// Refuses for a new table what we can read in an old one and other readers cannot. `Invalid` names the option.
+    /// Refuses for a new table what we can read in an old one and other readers cannot, what its files would not follow, and slips: a key that
+    /// is none of Paimon's and close to one of them. `Invalid` names the option.
     pub fn check_new(raw: &RawOptions) -> Result<()> {
         const EVERYWHERE: [&str; 4] = ["zstd", "snappy", "deflate", "null"];
         if let Some(v) = raw.get("path") {
             return Err(unsupported("path", v).hint("the table's location says where it is"));
+        }
+        if let Some((key, right)) = known::slips(raw).first() {
+            return Err(Error::invalid(format!("there is no table option `{key}`")).hint(format!("did you mean `{right}`?")));
+        }
+        if let Some((key, v)) = raw.iter().find(|(key, _)| known::standing(key) == Some(Standing::Others("layout"))) {
+            return Err(unsupported(key, v).hint("leave it out: files are laid out by this writer's own rules"));
         }
         match raw.get("manifest.compression") {
             // pypaimon 2.1 refuses to read a table with `none` or `zstandard`, Java 1.4 to write one with `none`.
@@ -232,20 +329,13 @@ fn refuse_unsupported(raw: &RawOptions, schema_version: u32) -> Result<()> {
     if schema_version <= 2 && set("file.format").is_none() {
         return Err(unsupported("file.format", "orc (the default of this old schema file)").hint("only Parquet can be written"));
     }
-    for (key, allowed) in ONLY {
-        if let Some(value) = set(key).filter(|v| !allowed.iter().any(|a| a.eq_ignore_ascii_case(v))) {
-            let e = unsupported(key, value);
-            return Err(match allowed.first() {
-                Some(only) => e.hint(format!("only `{only}` is")),
-                None => e.hint("write to a table without it"),
-            });
-        }
-    }
-    for (key, value) in raw {
-        let of_column = key.starts_with("fields.") && key.ends_with(".default-value");
-        if of_column || REFUSED_PREFIXES.iter().any(|p| key.starts_with(p)) {
-            return Err(unsupported(key, value).hint("write to a table without it"));
-        }
+    refuse(raw, NOT_WRITTEN)?;
+    let refused = |key: &str| {
+        let listed = NOT_WRITTEN.iter().any(|(listed, _)| *listed == key);
+        !listed && known::standing(key) == Some(Standing::NotWritten)
+    };
+    if let Some((key, value)) = raw.iter().find(|(key, _)| refused(key)) {
+        return Err(unsupported(key, value).hint("write to a table without it"));
     }
     if let Some(value) = set("consumer.expiration-time") {
         let ms = parse_duration_ms(value).ok_or_else(|| bad("consumer.expiration-time", value, "a duration such as `7 d`"))?;
@@ -289,6 +379,20 @@ fn parse_buckets(raw: &RawOptions, schema_version: u32) -> Result<Option<BucketO
     let ordered = set("bucket-append-ordered").unwrap_or("true");
     let ordered = boolean(ordered).ok_or_else(|| bad("bucket-append-ordered", ordered, "true or false"))?;
     Ok(Some(BucketOptions { total, key, function, ordered }))
+}
+
+/// `Invalid` names the first option that has a value which is not allowed.
+fn refuse(raw: &RawOptions, rules: &[Allowed]) -> Result<()> {
+    for (key, allowed) in rules {
+        if let Some(value) = raw.get(*key).map(|v| v.trim()).filter(|v| !allowed.iter().any(|a| a.eq_ignore_ascii_case(v))) {
+            let e = unsupported(key, value);
+            return Err(match allowed.iter().find(|a| !a.is_empty()) {
+                Some(only) => e.hint(format!("only `{only}` is")),
+                None => e.hint("use a table without it"),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn unsupported(key: &str, value: &str) -> Error {
@@ -468,10 +572,66 @@ mod tests {
             ("commit.callbacks", "a.B"),
             ("metadata.iceberg.storage", "table-location"),
         ] {
-            let e = TableOptions::parse(&raw(&[(key, value)]), 3).unwrap_err();
+            let e = TableOptions::parse(&raw(&[(key, value)]), 3).and_then(|o| o.check_writable()).unwrap_err();
             assert_eq!(e.kind(), crate::Kind::Invalid);
             assert!(e.message().contains(&format!("`{key}`")), "{e}");
             assert!(e.next_step().is_some(), "{e}");
+        }
+    }
+
+    #[test]
+    fn what_forbids_to_write_does_not_forbid_to_read_and_the_other_way_round() {
+        for (key, value, opened, written, read) in [
+            ("row-tracking.enabled", "true", true, false, true),
+            ("file.format", "orc", true, false, true),
+            ("target-file-size", "12 parsecs", true, false, true),
+            ("fields.a.default-value", "7", true, false, true),
+            ("file-index.bloom-filter.columns", "a", true, false, true),
+            ("file-index.read.enabled", "false", true, true, true),
+            ("scan.mode", "latest", true, true, true),
+            ("scan.snapshot-id", "3", true, true, false),
+            ("scan.mode", "from-snapshot", true, true, false),
+            ("deletion-vectors.enabled", "true", true, false, false),
+            ("data-evolution.enabled", "true", true, false, false),
+            ("type", "format-table", false, false, false),
+            ("primary-key", "id", false, false, false),
+            ("partition.legacy-name", "perhaps", false, false, false),
+            ("snapshot.num-retained.max", "3", true, true, true),
+            ("my-team.owner", "x", true, true, true),
+        ] {
+            let parsed = TableOptions::parse(&raw(&[(key, value)]), 3);
+            let writable = parsed.as_ref().is_ok_and(|o| o.check_writable().is_ok());
+            let readable = parsed.as_ref().is_ok_and(|o| o.check_readable().is_ok());
+            assert_eq!((parsed.is_ok(), writable, readable), (opened, written, read), "{key} = {value}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_stands_as_refused_and_nothing_else_does() {
+        for (rules, forbids_writing, forbids_reading) in [(REFUSED, true, true), (NOT_WRITTEN, true, false), (NOT_READ, false, true)] {
+            for (key, _) in rules {
+                let standing = known::standing(key).unwrap();
+                // An option that has an own rule and is honoured otherwise is refused for some of its values.
+                let right = match standing {
+                    Standing::Refused => true,
+                    Standing::NotWritten => forbids_writing && !forbids_reading,
+                    Standing::NotRead => forbids_reading && !forbids_writing,
+                    Standing::Honoured => *key == "consumer.changelog-only",
+                    Standing::Others(_) => false,
+                };
+                assert!(right, "{key} is {standing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_table_takes_no_slip_and_no_layout_of_others() {
+        let refused = |key: &str| TableOptions::check_new(&raw(&[(key, "1")])).unwrap_err().to_string();
+        assert!(refused("target_file_size").contains("did you mean `target-file-size`?"));
+        assert!(refused("parquet.block.size").contains("`parquet.block.size`"));
+        assert!(refused("file.block-size").contains("`file.block-size`"));
+        for free in ["snapshot.num-retained.max", "owner", "sink.parallelism", "write-buffer-size"] {
+            assert!(TableOptions::check_new(&raw(&[(free, "1")])).is_ok(), "{free}");
         }
     }
 
@@ -487,9 +647,10 @@ mod tests {
 
     #[test]
     fn old_schema_files_have_other_defaults() {
-        assert!(TableOptions::parse(&raw(&[]), 1).unwrap_err().message().contains("`bucket` = `1`"));
-        assert!(TableOptions::parse(&raw(&[("bucket", "-1")]), 1).unwrap_err().message().contains("`file.format`"));
-        assert!(TableOptions::parse(&raw(&[]), 2).unwrap_err().message().contains("`file.format`"));
+        let refused = |pairs: &[(&str, &str)], version| TableOptions::parse(&raw(pairs), version).unwrap().check_writable().unwrap_err();
+        assert!(refused(&[], 1).message().contains("`bucket` = `1`"));
+        assert!(refused(&[("bucket", "-1")], 1).message().contains("`file.format`"));
+        assert!(refused(&[], 2).message().contains("`file.format`"));
         assert!(TableOptions::parse(&raw(&[("bucket", "-1"), ("file.format", "parquet")]), 1).is_ok());
     }
 }

@@ -109,6 +109,8 @@ impl TableSchema {
         raw_options.insert(TABLE_ID.to_owned(), table_id.to_owned());
         TableOptions::check_new(&raw_options)?;
         let options = TableOptions::parse(&raw_options, VERSION)?;
+        options.check_writable()?;
+        options.check_readable()?;
         check_columns_of_options(&schema, &raw_options)?;
         check_layout(&schema, &options)?;
         Ok(TableSchema { schema: Arc::new(schema), raw_options, options, highest_field_id, comment, time_ms })
@@ -149,7 +151,8 @@ impl TableSchema {
             return Err(Error::invalid(format!("the table has a primary key ({})", read.primary_keys.join(", ")))
                 .hint("only append tables, without a primary key, can be written yet"));
         }
-        let fields = read.fields.into_iter().map(|f| field(f, 0)).collect::<Result<Vec<_>>>()?;
+        let mut defaults = Vec::new();
+        let fields = read.fields.into_iter().map(|f| field(f, 0, &mut defaults)).collect::<Result<Vec<_>>>()?;
         let schema = Schema { id, fields, partition_by: read.partition_keys };
         for name in &schema.partition_by {
             let Some(field) = schema.field(name) else {
@@ -157,8 +160,14 @@ impl TableSchema {
             };
             field.check_partition()?;
         }
-        let options = TableOptions::parse(&read.options, read.version)?;
-        check_layout(&schema, &options)?;
+        let mut options = TableOptions::parse(&read.options, read.version)?;
+        if let Some(e) = check_layout(&schema, &options).err() {
+            options.refuse_writing(&e);
+        }
+        if let Some(name) = defaults.first() {
+            let e = Error::invalid(format!("the default value of column `{name}` is not supported"));
+            options.refuse_writing(&e.hint("a missing value would become null: drop the default value"));
+        }
         Ok(TableSchema {
             schema: Arc::new(schema),
             options,
@@ -187,19 +196,20 @@ fn type_json(data_type: &DataType, nullable: bool) -> Value {
     }
 }
 
-fn field(f: ReadField, depth: usize) -> Result<Field> {
+/// `defaults` gets the name when the field has a default value.
+fn field(f: ReadField, depth: usize, defaults: &mut Vec<String>) -> Result<Field> {
     let column = format!("column `{}`", f.name);
     if f.default_value.is_some_and(|v| !v.is_null()) {
-        return Err(Error::invalid("a default value is not supported").at(column).hint("drop the default value"));
+        defaults.push(f.name.clone());
     }
-    let Item { data_type, nullable } = type_of(&f.data_type, depth).map_err(|e| e.at(column))?;
+    let Item { data_type, nullable } = type_of(&f.data_type, depth, defaults).map_err(|e| e.at(column))?;
     Ok(Field { id: f.id, name: f.name, data_type, nullable, description: f.description })
 }
 
 /// Types within each other, at most.
 const DEPTH: usize = 64;
 
-fn type_of(json: &Value, depth: usize) -> Result<Item> {
+fn type_of(json: &Value, depth: usize, defaults: &mut Vec<String>) -> Result<Item> {
     if let Some(text) = json.as_str() {
         let (data_type, nullable) = DataType::parse(text)?;
         return Ok(Item { data_type, nullable });
@@ -209,7 +219,7 @@ fn type_of(json: &Value, depth: usize) -> Result<Item> {
     if depth >= DEPTH {
         return Err(Error::invalid(format!("types lie within each other more than {DEPTH} deep")).hint("flatten the column"));
     }
-    let inner = |key: &str| json.get(key).ok_or_else(garbled).and_then(|t| type_of(t, depth + 1)).map(Box::new);
+    let mut inner = |key: &str| json.get(key).ok_or_else(garbled).and_then(|t| type_of(t, depth + 1, defaults)).map(Box::new);
     let (name, nullable) = match text.trim().strip_suffix("NOT NULL") {
         Some(name) => (name.trim_end(), false),
         None => (text.trim(), true),
@@ -220,7 +230,7 @@ fn type_of(json: &Value, depth: usize) -> Result<Item> {
         "MAP" => DataType::Map(inner("key")?, inner("value")?),
         "ROW" => {
             let fields: Vec<ReadField> = json.get("fields").and_then(|f| Vec::deserialize(f).ok()).ok_or_else(garbled)?;
-            DataType::Row(fields.into_iter().map(|f| field(f, depth + 1)).collect::<Result<_>>()?)
+            DataType::Row(fields.into_iter().map(|f| field(f, depth + 1, defaults)).collect::<Result<_>>()?)
         }
         _ => return Err(Error::invalid(format!("the type {name} is not supported")).hint("write to a table without it")),
     };
@@ -309,16 +319,18 @@ mod tests {
         let id = r#"{"id":0,"name":"id","type":"INT"}"#;
         for (fields, rest, what) in [
             (id, r#","primaryKeys":["id"]"#, "primary key (id)"),
-            (id, r#","options":{"bucket":"4"}"#, "`bucket` = `4`"),
             (r#"{"id":0,"name":"tags","type":{"type":"ARRAY","element":"BLOB"}}"#, "", "column `tags`: the type `BLOB`"),
             (r#"{"id":0,"name":"v","type":{"type":"VECTOR","element":"FLOAT","length":3}}"#, "", "column `v`: the type VECTOR"),
             (r#"{"id":0,"name":"v","type":"VARIANT"}"#, "", "column `v`: the type `VARIANT`"),
-            (r#"{"id":0,"name":"v","type":"INT","defaultValue":"7"}"#, "", "column `v`: a default value"),
         ] {
             let e = refuse(fields, rest);
             assert_eq!(e.kind(), crate::Kind::Invalid, "{e}");
             assert!(e.to_string().contains(what), "{e}");
         }
+        let text = br#"{"version":3,"id":0,"fields":[{"id":0,"name":"v","type":"INT","defaultValue":"7"}],"highestFieldId":0,"options":{"bucket":"-1"}}"#;
+        let with_default = TableSchema::decode(text, 0).unwrap().options;
+        assert!(with_default.check_readable().is_ok());
+        assert!(with_default.check_writable().unwrap_err().message().contains("default value of column `v`"));
         let e = TableSchema::decode(br#"{"version":4,"id":0}"#, 0).unwrap_err();
         assert_eq!(e.kind(), crate::Kind::Data);
         assert!(e.message().contains("version 4"), "{e}");

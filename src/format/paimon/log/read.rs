@@ -94,6 +94,32 @@ impl PaimonLog {
         })
     }
 
+    /// Can the rows of `snapshot` be read from these files alone? `Invalid` by the option, or by the file, where not.
+    pub async fn check_readable(&self, snapshot: &Snapshot, files: &[LiveFile]) -> Result<()> {
+        let schema = self.schema();
+        schema.options.check_readable().map_err(|e| e.at(self.store.url()))?;
+        let not_read = |what: &str, file: &LiveFile| {
+            let e = Error::invalid(format!("{what}, which cannot be read yet")).at(self.place(&file.path));
+            Err(e.hint("read the table with another engine, or another snapshot"))
+        };
+        for file in files {
+            // Readers take the format of a file from its name.
+            match file.path.rsplit_once('.') {
+                _ if file.meta.external_path.is_some() => return not_read("the file lies outside the table", file),
+                Some((_, "parquet")) => {}
+                Some((_, format)) => return not_read(&format!("the file is {format}, not Parquet"), file),
+                None => return not_read("the name of the file does not say its format", file),
+            }
+        }
+        if let Some(name) = &snapshot.index_manifest
+            && manifest::has_deletion_vectors(&self.meta_file(name).await?).map_err(|e| e.at(self.place(&paths::manifest(name))))?
+        {
+            let e = Error::invalid(format!("snapshot {} has deletion vectors, which cannot be applied yet", snapshot.id));
+            return Err(e.at(self.store.url()).hint("read the table with another engine, or compact it there first"));
+        }
+        Ok(())
+    }
+
     /// The files that are live in `snapshot`, in the order in which they were added; in a table whose buckets keep their order, those of
     /// one bucket together and by their sequence numbers. `Data` when one is added twice.
     pub async fn files_at(&self, snapshot: &Snapshot) -> Result<Vec<LiveFile>> {

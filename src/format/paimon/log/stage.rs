@@ -94,6 +94,9 @@ impl PaimonLog {
         }
         let newest = self.schema_of(head.schema.id).await?;
         let mut plan = Plan::of(change);
+        if !plan.messages.is_empty() {
+            newest.options.check_writable()?; // somebody may have altered the table since it was opened
+        }
         let mut entries = self.entries(&plan, &newest).await?;
         let known = self.lists_of(base.as_ref()).await?;
         plan.key.sequences = self.number(head, base.as_ref(), &known, &newest, &mut entries).await?;
