@@ -32,6 +32,10 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 const PLAIN_GROUPS: u8 = 30;
 /// Fewer values say nothing about whether a dictionary pays.
 const ENOUGH_TO_TELL: u64 = 1000;
+/// What an encoder holds for each column beside its values: hash table, compressor, page. An estimate, in bytes.
+pub(super) const COLUMN_BYTES: usize = 16 << 10;
+/// What a file holds for each column of each closed row group, until its footer is written. An estimate, in bytes.
+const CHUNK_METADATA: usize = 1 << 10;
 /// Pieces of about this size go to the store.
 const PIECE: usize = 4 << 20;
 
@@ -320,7 +324,7 @@ impl Encoder {
         }
         *rows += batch.num_rows();
         self.rows += batch.num_rows() as u64;
-        if *rows >= ROW_GROUP_ROWS || self.memory() >= ROW_GROUP_BYTES {
+        if *rows >= ROW_GROUP_ROWS || self.group_memory() >= ROW_GROUP_BYTES {
             self.close_group()?;
         }
         Ok(())
@@ -354,8 +358,13 @@ impl Encoder {
     }
 
     /// Bytes held by the row group that takes rows.
-    pub(super) fn memory(&self) -> usize {
+    pub(super) fn group_memory(&self) -> usize {
         self.group.as_ref().map_or(0, |(encoders, _)| encoders.iter().map(LeafEncoder::memory).sum())
+    }
+
+    /// Bytes held for the row groups that are closed, which stay until the file is.
+    pub(super) fn closed_memory(&self) -> usize {
+        self.file.flushed_row_groups().len() * self.format.arrow.fields().len() * CHUNK_METADATA
     }
 
     /// What the file would have if it were closed now, without its footer: an estimate, in bytes.

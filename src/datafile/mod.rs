@@ -4,8 +4,11 @@
 mod check;
 mod encode;
 mod nanos;
+mod open;
 mod partition;
 mod physical;
+mod room;
+mod staged;
 mod stats;
 mod writer;
 
@@ -107,8 +110,8 @@ pub struct WriterOptions {
     pub stats: StatsMode,
     /// By column name.
     pub stats_of: BTreeMap<String, StatsMode>,
-    /// Bytes that all open files together may hold in memory. Kept by writing row groups early and, when those are small, by closing
-    /// the files that were not written to for the longest time.
+    /// Bytes that all open files together, and rows that wait for one, may hold in memory. Kept by writing row groups early and, when
+    /// those are small, by closing the files that were not written to for the longest time.
     pub memory: usize,
 }
 

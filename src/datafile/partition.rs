@@ -16,24 +16,44 @@ pub(super) struct Part {
     pub(super) row: usize,
     /// 0 in a table without buckets.
     pub(super) bucket: i32,
-    rows: Rows,
+    pub(super) rows: Rows,
 }
 
-enum Rows {
-    All,
+/// Some rows of a batch, rising.
+pub(super) enum Rows {
     Run(usize, usize),
     Scattered(Vec<u32>),
 }
 
-impl Part {
-    /// The rows as a batch: without copying them where they lie together.
-    pub(super) fn of(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        Ok(match &self.rows {
-            Rows::All => batch.clone(),
-            Rows::Run(from, to) => batch.slice(*from, to - from),
-            Rows::Scattered(rows) => compute::take_record_batch(batch, &UInt32Array::from(rows.clone()))?,
+impl Rows {
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Rows::Run(from, to) => to - from,
+            Rows::Scattered(rows) => rows.len(),
+        }
+    }
+
+    /// `len` of them, after the first `from`, as a batch: without copying them where they lie together.
+    pub(super) fn slice(&self, batch: &RecordBatch, from: usize, len: usize) -> Result<RecordBatch> {
+        Ok(match self {
+            Rows::Run(first, _) => batch.slice(first + from, len),
+            Rows::Scattered(rows) => compute::take_record_batch(batch, &UInt32Array::from_iter_values(rows[from..from + len].iter().copied()))?,
         })
     }
+
+    /// Appends their numbers.
+    pub(super) fn append_to(&self, numbers: &mut Vec<u32>) -> Result<()> {
+        match self {
+            Rows::Run(from, to) => numbers.extend(number(*from)?..number(*to)?),
+            Rows::Scattered(rows) => numbers.extend_from_slice(rows),
+        }
+        Ok(())
+    }
+}
+
+fn number(row: usize) -> Result<u32> {
+    u32::try_from(row).map_err(|_| Error::invalid("a batch has more than 2^32 rows").hint("write smaller ones"))
 }
 
 /// Splits a batch by its partition columns (`types` and `columns` in partition order), then by the bucket of each row: partitions and
@@ -76,7 +96,6 @@ impl Part {
             Ok(())
         };
         match &self.rows {
-            Rows::All => (0..buckets.len()).try_for_each(&mut place),
             Rows::Run(from, to) => (*from..*to).try_for_each(&mut place),
             Rows::Scattered(rows) => rows.iter().try_for_each(|row| place(*row as usize)),
         }
@@ -85,7 +104,7 @@ impl Part {
 
 fn by_partition(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> Result<Vec<Part>> {
     if columns.is_empty() {
-        return Ok(vec![Part { key: Vec::new(), row: 0, bucket: 0, rows: Rows::All }]);
+        return Ok(vec![Part { key: Vec::new(), row: 0, bucket: 0, rows: Rows::Run(0, rows) }]);
     }
     let mut parts: Vec<Part> = Vec::new();
     let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -99,8 +118,7 @@ fn by_partition(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> Resul
             Some(part) => parts[*part].rows.push(run.start, run.end)?,
             None => {
                 known.insert(key.clone(), parts.len());
-                let rows = if run.len() == rows { Rows::All } else { Rows::Run(run.start, run.end) };
-                parts.push(Part { key: key.clone(), row: run.start, bucket: 0, rows });
+                parts.push(Part { key: key.clone(), row: run.start, bucket: 0, rows: Rows::Run(run.start, run.end) });
             }
         }
     }
@@ -109,17 +127,15 @@ fn by_partition(types: &[&DataType], columns: &[ArrayRef], rows: usize) -> Resul
 
 impl Rows {
     fn push(&mut self, from: usize, to: usize) -> Result<()> {
-        let index =
-            |row: usize| u32::try_from(row).map_err(|_| Error::invalid("a batch has more than 2^32 rows").hint("write smaller ones"));
         if let Rows::Run(a, b) = self {
             if *b == from {
                 *b = to;
                 return Ok(());
             }
-            *self = Rows::Scattered((index(*a)?..index(*b)?).collect());
+            *self = Rows::Scattered((number(*a)?..number(*b)?).collect());
         }
         if let Rows::Scattered(rows) = self {
-            rows.extend(index(from)?..index(to)?);
+            rows.extend(number(from)?..number(to)?);
         }
         Ok(())
     }

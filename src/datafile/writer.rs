@@ -6,23 +6,17 @@ use std::time::Duration;
 
 use arrow::array::{Array as _, ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::datafile::check;
-use crate::datafile::encode::{Encoded, Encoder, FileFormat};
+use crate::datafile::encode::FileFormat;
+use crate::datafile::open::Open;
 use crate::datafile::partition::{Part, scalar_at, split};
+use crate::datafile::staged::Staged;
 use crate::datafile::{Buckets, Layout, WriterOptions};
 use crate::error::{Error, Result};
 use crate::format::{CommitMessage, CommitUser, DataFile};
 use crate::schema::{DataType, Scalar, Schema};
-use crate::store::{Store, Upload};
-
-/// A row group smaller than this is not written on its own to save memory; whole files are closed instead.
-const SMALL_ROW_GROUP: usize = 1 << 20;
-/// So many files may be open at once; each costs a file descriptor or an upload.
-const MAX_OPEN: usize = 256;
-/// So many files are completed at once when all are closed.
-const FINISH_AT_ONCE: usize = 8;
+use crate::store::Store;
 
 /// Writes rows into data files that nothing refers to yet, and says which files they are.
 ///
@@ -30,48 +24,39 @@ const FINISH_AT_ONCE: usize = 8;
 /// what was written is not known row by row any more: the writer refuses to go on (`Internal`). Begin again from the last checkpoint with
 /// a new writer. Files of a writer that is dropped stay where they are, unreferenced.
 pub struct FileWriter {
-    store: Store,
-    layout: Arc<dyn Layout>,
+    pub(super) store: Store,
+    pub(super) layout: Arc<dyn Layout>,
     /// `None`: a table without buckets.
-    buckets: Option<Arc<dyn Buckets>>,
+    pub(super) buckets: Option<Arc<dyn Buckets>>,
     user: CommitUser,
-    format: Arc<FileFormat>,
-    arrow: SchemaRef,
-    partition_columns: Vec<usize>,
-    unique: String,
-    counter: u32,
-    partitions: Vec<Partition>,
+    pub(super) format: Arc<FileFormat>,
+    pub(super) arrow: SchemaRef,
+    pub(super) partition_columns: Vec<usize>,
+    pub(super) unique: String,
+    pub(super) counter: u32,
+    pub(super) partitions: Vec<Partition>,
     by_key: HashMap<Vec<u8>, usize>,
+    /// Rows of partitions that have too few for an open file.
+    pub(super) staged: Staged,
     rows: u64,
-    closed_bytes: u64,
+    pub(super) closed_bytes: u64,
     /// Sums over the open files, kept up to date because there may be many.
-    open_bytes: u64,
-    memory: usize,
-    open_files: usize,
-    /// Counts writes; orders files by when they were last written to.
-    turn: u64,
-    first_opened: Option<Duration>,
+    pub(super) open_bytes: u64,
+    pub(super) open_memory: usize,
+    pub(super) open_files: usize,
+    /// Counts writes; orders partitions by when they were last written to.
+    pub(super) turn: u64,
+    pub(super) first_opened: Option<Duration>,
     broken: bool,
 }
 
 /// Where files lie: the values of one partition, and one bucket.
-struct Partition {
-    values: Vec<Option<Scalar>>,
-    bucket: i32,
-    open: Option<Open>,
-    files: Vec<DataFile>,
-}
-
-struct Open {
-    path: String,
-    encoder: Encoder,
-    upload: Upload,
-    turn: u64,
-    /// Bytes that writing the open row group would free.
-    group: usize,
-    /// The shares in the writer's sums.
-    bytes: u64,
-    memory: usize,
+pub(super) struct Partition {
+    pub(super) values: Vec<Option<Scalar>>,
+    pub(super) bucket: i32,
+    pub(super) turn: u64,
+    pub(super) open: Option<Open>,
+    pub(super) files: Vec<DataFile>,
 }
 
 impl FileWriter {
@@ -92,10 +77,11 @@ impl FileWriter {
             counter: 0,
             partitions: Vec::new(),
             by_key: HashMap::new(),
+            staged: Staged::default(),
             rows: 0,
             closed_bytes: 0,
             open_bytes: 0,
-            memory: 0,
+            open_memory: 0,
             open_files: 0,
             turn: 0,
             first_opened: None,
@@ -122,9 +108,7 @@ impl FileWriter {
         }
         let parts = self.place(batch)?;
         self.broken = true;
-        for (partition, part) in parts {
-            self.append(partition, &part.of(batch)?).await?;
-        }
+        self.spread(batch, parts).await?;
         self.rows += batch.num_rows() as u64;
         self.broken = false;
         Ok(())
@@ -135,20 +119,7 @@ impl FileWriter {
     pub async fn prepare(&mut self) -> Result<Vec<CommitMessage>> {
         self.usable()?;
         self.broken = true;
-        let mut closing = Vec::new();
-        for (index, partition) in self.partitions.iter_mut().enumerate() {
-            if let Some(open) = partition.open.take() {
-                closing.push((index, open));
-            }
-        }
-        let finished = futures::stream::iter(closing).map(|(index, open)| {
-            let (store, schema_id) = (&self.store, self.format.schema.id);
-            async move { Ok::<_, Error>((index, finish(store, schema_id, open).await?)) }
-        });
-        let files: Vec<(usize, DataFile)> = finished.buffered(FINISH_AT_ONCE).try_collect().await?;
-        for (index, file) in files {
-            self.partitions[index].files.push(file);
-        }
+        self.close_all().await?;
         let user = &self.user;
         let total_buckets = self.buckets.as_ref().map_or(-1, |b| b.total());
         let messages = std::mem::take(&mut self.partitions).into_iter().filter(|p| !p.files.is_empty()).map(|p| CommitMessage {
@@ -161,7 +132,7 @@ impl FileWriter {
         });
         let messages = messages.collect();
         self.by_key.clear();
-        (self.rows, self.closed_bytes, self.open_bytes, self.memory, self.open_files) = (0, 0, 0, 0, 0);
+        (self.rows, self.closed_bytes) = (0, 0);
         self.first_opened = None;
         self.broken = false;
         Ok(messages)
@@ -171,13 +142,13 @@ impl FileWriter {
     pub fn rows(&self) -> u64 {
         self.rows
     }
-    /// Bytes of the files since the last `prepare`: true ones of closed files, an estimate for open ones.
+    /// Bytes of the files since the last `prepare`: true ones of closed files, an estimate for open ones and for rows that wait.
     pub fn bytes(&self) -> u64 {
-        self.closed_bytes + self.open_bytes
+        self.closed_bytes + self.open_bytes + self.staged.bytes() as u64
     }
-    /// Bytes that the open files hold in memory, in their row groups and on their way to the store.
+    /// Bytes in memory: rows that wait for a file, and what open files hold in their row groups and on their way to the store.
     pub fn memory(&self) -> usize {
-        self.memory
+        self.open_memory + self.staged.memory()
     }
     /// When the oldest file that no `prepare` has handed out yet was opened: monotonic time of this process, see
     /// [`crate::Env::monotonic`]. `None`: there is none.
@@ -235,7 +206,7 @@ impl FileWriter {
                 None => {
                     let values = types.iter().zip(&columns).map(|(t, c)| scalar_at(t, c, part.row)).collect::<Result<Vec<_>>>()?;
                     self.layout.file_path(&values, part.bucket, &self.unique, self.counter)?;
-                    self.partitions.push(Partition { values, bucket: part.bucket, open: None, files: Vec::new() });
+                    self.partitions.push(Partition { values, bucket: part.bucket, turn: 0, open: None, files: Vec::new() });
                     self.by_key.insert(part.key.clone(), self.partitions.len() - 1);
                     self.partitions.len() - 1
                 }
@@ -244,123 +215,4 @@ impl FileWriter {
         }
         Ok(placed)
     }
-
-    /// Writes the rows of one partition, in steps small enough that the limits on row groups, files and memory are kept.
-    async fn append(&mut self, index: usize, batch: &RecordBatch) -> Result<()> {
-        let step = self.rows_per_step(batch);
-        let mut from = 0;
-        while from < batch.num_rows() {
-            let rows = step.min(batch.num_rows() - from);
-            let mut open = match self.partitions[index].open.take() {
-                Some(open) => open,
-                None => self.open(index).await?,
-            };
-            self.turn += 1;
-            open.turn = self.turn;
-            open.encoder.write(&batch.slice(from, rows))?;
-            for piece in open.encoder.take() {
-                open.upload.write(piece).await?;
-            }
-            let full = self.account(&mut open) >= self.format.options.target_file_size;
-            self.partitions[index].open = Some(open);
-            if full {
-                self.close(index).await?;
-            }
-            self.make_room().await?;
-            from += rows;
-        }
-        Ok(())
-    }
-
-    fn rows_per_step(&self, batch: &RecordBatch) -> usize {
-        let bytes: usize = batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum();
-        let options = &self.format.options;
-        let least = usize::try_from(options.target_file_size).unwrap_or(usize::MAX).min(options.memory);
-        let wanted = (least / 8).clamp(64 << 10, 2 << 20);
-        let per_row = (bytes / batch.num_rows().max(1)).max(1);
-        (wanted / per_row).clamp(1, 1 << 16)
-    }
-
-    /// Brings the sums up to date after a change to an open file. The file's size so far, an estimate.
-    fn account(&mut self, open: &mut Open) -> u64 {
-        let (bytes, group) = (open.encoder.size(), open.encoder.memory());
-        let memory = group + open.upload.buffered();
-        self.open_bytes = self.open_bytes - open.bytes + bytes;
-        self.memory = self.memory - open.memory + memory;
-        (open.bytes, open.group, open.memory) = (bytes, group, memory);
-        bytes
-    }
-
-    async fn open(&mut self, index: usize) -> Result<Open> {
-        while self.open_files >= MAX_OPEN {
-            let Some(oldest) = self.least_recent() else { break };
-            self.close(oldest).await?;
-        }
-        let partition = &self.partitions[index];
-        let path = self.layout.file_path(&partition.values, partition.bucket, &self.unique, self.counter)?;
-        self.counter = self.counter.wrapping_add(1);
-        if self.counter == 0 {
-            self.unique = self.store.env().uuid().to_string();
-        }
-        let upload = self.store.upload(&path).await?;
-        tracing::debug!("opened {path}");
-        self.open_files += 1;
-        self.first_opened.get_or_insert(self.store.env().monotonic());
-        Ok(Open { path, encoder: Encoder::new(&self.format)?, upload, turn: 0, group: 0, bytes: 0, memory: 0 })
-    }
-
-    async fn close(&mut self, index: usize) -> Result<()> {
-        let Some(open) = self.partitions[index].open.take() else { return Ok(()) };
-        self.open_files -= 1;
-        self.open_bytes -= open.bytes;
-        self.memory -= open.memory;
-        let file = finish(&self.store, self.format.schema.id, open).await?;
-        self.closed_bytes += file.size;
-        self.partitions[index].files.push(file);
-        Ok(())
-    }
-
-    /// Keeps the memory budget: the largest row group goes out as it is, unless even that one is small; then whole files are closed,
-    /// beginning with the one that was not written to for the longest time.
-    async fn make_room(&mut self) -> Result<()> {
-        while self.memory > self.format.options.memory {
-            let open = self.partitions.iter().enumerate().filter_map(|(i, p)| Some((p.open.as_ref()?.group, i)));
-            match open.max() {
-                Some((group, index)) if group >= SMALL_ROW_GROUP.min(self.format.options.memory / 2).max(1) => {
-                    let Some(mut open) = self.partitions[index].open.take() else { break };
-                    open.encoder.close_group()?;
-                    for piece in open.encoder.take() {
-                        open.upload.write(piece).await?;
-                    }
-                    self.account(&mut open);
-                    self.partitions[index].open = Some(open);
-                }
-                _ => {
-                    let Some(oldest) = self.least_recent() else { break };
-                    self.close(oldest).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn least_recent(&self) -> Option<usize> {
-        let open = self.partitions.iter().enumerate().filter_map(|(i, p)| Some((p.open.as_ref()?.turn, i)));
-        open.min().map(|(_, index)| index)
-    }
-}
-
-/// Completes a file.
-async fn finish(store: &Store, schema_id: u64, open: Open) -> Result<DataFile> {
-    let Open { path, encoder, mut upload, .. } = open;
-    let Encoded { pieces, size, rows, stats } = encoder.finish()?;
-    for piece in pieces {
-        upload.write(piece).await?;
-    }
-    let stored = upload.finish().await?;
-    if stored != size {
-        let what = format!("{size} bytes were written and the store says {stored}");
-        return Err(Error::internal(what).at(format!("{}/{path}", store.url())).hint("please report this"));
-    }
-    Ok(DataFile { path, size, rows, schema_id, created_ms: store.env().now_ms(), stats })
 }

@@ -3,7 +3,7 @@
 //! What is published is staged beside its name, fsynced, and linked to it: `link` is the conditional create of a local disk. The staged
 //! file's name starts with a dot, because a stray `snapshot-7.something` would stop readers that parse every name in the directory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::disk::Disk;
 use super::failure::{Failure, Verdict};
+use super::many::Unsynced;
 use super::{Entry, StoreOptions};
 
 /// A directory on local disk.
@@ -122,6 +123,53 @@ impl LocalDir {
         Ok(self.disk.sync_dir(parent(&path))?)
     }
 
+    /// As [`LocalDir::put_new`], but nothing is durable before everything in `unsynced` is synced.
+    pub(super) fn write_unsynced(&self, name: &str, bytes: &[u8], try_number: u32, unsynced: &mut Unsynced) -> Done<()> {
+        let path = self.path(name);
+        let dir = parent(&path);
+        let missing = self.missing(dir);
+        for path in missing.iter().rev() {
+            self.make_dir(path)?;
+            unsynced.dirs.insert(parent(path).to_owned());
+        }
+        let made = self.disk.create_file(&path, try_number == 0);
+        let mut file = made.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { Failure::new(Verdict::Refused, e) } else { e.into() })?;
+        if let Err(e) = self.disk.write_all(&mut file, &path, bytes) {
+            let _ = self.disk.unlink(&path);
+            return Err(e.into());
+        }
+        if self.disk.durable() {
+            unsynced.files.push((file, name.to_owned()));
+            unsynced.dirs.insert(dir.to_owned());
+            // As in `settle_dirs`: what was there may have no durable name yet.
+            for path in dir.ancestors().skip(missing.len()).take_while(|path| !self.is_settled(path)) {
+                unsynced.dirs.extend(path.parent().filter(|p| !p.as_os_str().is_empty()).map(Path::to_owned));
+            }
+            unsynced.settled.insert(dir.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Makes the names in a directory durable; one that was not made by us may refuse.
+    pub(super) fn sync_above(&self, dir: &Path) -> Done<()> {
+        match self.disk.sync_dir(dir) {
+            Err(e) if !dir.starts_with(&self.root) && not_ours(&e) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// These directories have durable names, all the way up.
+    pub(super) fn settled_now(&self, dirs: BTreeSet<PathBuf>) {
+        for path in dirs.iter().flat_map(|dir| dir.ancestors()) {
+            self.remember_settled(path);
+        }
+    }
+
+    /// Is anything made durable at all?
+    pub(super) fn durable(&self) -> bool {
+        self.disk.durable()
+    }
+
     /// Creates the empty file of an upload.
     pub(super) fn start(&self, name: &str, try_number: u32) -> Done<File> {
         let path = self.path(name);
@@ -219,18 +267,27 @@ impl LocalDir {
 
     /// Creates what is missing of the directory and makes its whole path durable.
     fn make_dirs(&self, dir: &Path) -> Done<()> {
-        let missing: Vec<&Path> = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.is_dir()).collect();
+        let missing = self.missing(dir);
         for path in missing.iter().rev() {
-            // Whoever else creates it now may die before its fsync, so ours is needed either way.
-            self.forget_settled(path);
-            match self.disk.make_dir(path) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(Errno::NOTDIR.into_failure()),
-                other => other?,
-            }
+            self.make_dir(path)?;
             self.disk.sync_dir(parent(path))?;
         }
         self.settle_dirs(dir, missing.len())
+    }
+
+    /// What is missing of a directory, from below.
+    fn missing<'a>(&self, dir: &'a Path) -> Vec<&'a Path> {
+        dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.is_dir()).collect()
+    }
+
+    fn make_dir(&self, path: &Path) -> Done<()> {
+        // Whoever else creates it now may die before its fsync, so ours is needed either way.
+        self.forget_settled(path);
+        match self.disk.make_dir(path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(Errno::NOTDIR.into_failure()),
+            other => Ok(other?),
+        }
     }
 
     /// A directory that exists was perhaps made by a process that died before it could fsync the name; so each directory on the way is
@@ -246,10 +303,7 @@ impl LocalDir {
             if self.is_settled(path) {
                 break;
             }
-            match self.disk.sync_dir(above) {
-                Err(e) if !above.starts_with(&self.root) && not_ours(&e) => {}
-                other => other?,
-            }
+            self.sync_above(above)?;
         }
         for path in dir.ancestors() {
             self.remember_settled(path);

@@ -9,6 +9,7 @@ pub mod crash;
 mod disk;
 mod failure;
 mod local;
+mod many;
 mod open;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -60,8 +60,8 @@ impl Upload {
     pub fn buffered(&self) -> usize {
         match &self.to {
             Target::Disk(..) => 0,
-            Target::Parts(parts) => parts.buffer.len(),
-            Target::Whole(buffer) => buffer.len(),
+            Target::Parts(parts) => parts.buffer.capacity().max(parts.buffer.len()),
+            Target::Whole(buffer) => buffer.capacity(),
         }
     }
 
@@ -94,7 +94,9 @@ impl Upload {
         match to {
             Target::Disk(dir, file) => {
                 let mut retry = Retry::new(&store, "write", &name);
-                if let Err(failure) = dir.finish(&file, &name) {
+                // On another thread, so that several files wait for the disk together.
+                let (here, file_name) = (dir.clone(), name.clone());
+                if let Err(failure) = store.env().cpu(move || here.finish(&file, &file_name)).await {
                     return Err(retry.give_up(failure));
                 }
                 while let Err(failure) = dir.sync_parent(&name) {
