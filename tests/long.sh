@@ -14,6 +14,9 @@
 #   s3        100 kills (SIGKILL) and 20 freezes of a pipeline that writes to moto's S3 server behind a proxy which does everything wrong
 #             that a network can; exact by pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_SEED, LAKEWARD_ROWS,
 #             LAKEWARD_RATE, LAKEWARD_EVERY, LAKEWARD_AWAY (seconds without an answer, once)
+#   fanout    1,000,000 rows shuffled over 5,000 partitions, in one checkpoint and in several: at most 512 MiB at the peak, files at most
+#             twice the partitions a checkpoint; exact by pypaimon. LAKEWARD_ROWS, LAKEWARD_PARTITIONS
+#   wide      500 rows of 300 columns, four of them strings of 1 MiB: at most 512 MiB at the peak; exact by pypaimon. LAKEWARD_ROWS
 #   away      the store is away for 30 seconds: a full disk, and a read-only one. As root
 #
 # LAKEWARD_BIN=PATH  the command under test, instead of building target/release/table-cli
@@ -30,6 +33,8 @@ case ${1:-} in
   failover) test=failover::series::long_ ;;
   s3) test=s3::series::long_ ;;
   away) test=process::away:: ;;
+  fanout) test=memory::fanout_ ;;
+  wide) test=memory::wide_ ;;
   sim) test=sim ;;
   *) usage >&2; exit 2 ;;
 esac

@@ -6,6 +6,7 @@ mod architecture;
 mod bad;
 mod cli;
 mod failover;
+mod memory;
 mod process;
 mod readback;
 mod s3;

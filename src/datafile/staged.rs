@@ -182,3 +182,89 @@ fn gather(pieces: &[Piece], rows: &[(usize, usize)]) -> Result<RecordBatch> {
     }
     Ok(interleave_record_batch(&batches, rows)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, AsArray as _, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rows(ids: &[i64], pad: usize) -> RecordBatch {
+        let texts = StringArray::from_iter_values(ids.iter().map(|id| format!("{id}{}", "x".repeat(pad))));
+        RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from(ids.to_vec())) as ArrayRef), ("t", Arc::new(texts))]).unwrap()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// The places of the next rows, and how long they are.
+        Push(Vec<usize>, usize),
+        Take(Vec<usize>),
+        Tidy,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let push = (proptest::collection::vec(0..12_usize, 1..40), prop_oneof![Just(0_usize), Just(20), Just(70_000)]);
+        let step = prop_oneof![
+            6 => push.prop_map(|(places, pad)| Step::Push(places, pad)),
+            2 => proptest::sample::subsequence((0..12).collect::<Vec<usize>>(), 0..6).prop_map(Step::Take),
+            1 => Just(Step::Tidy),
+        ];
+        proptest::collection::vec(step, 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn what_leaves_is_what_came_in_the_order_in_which_it_came(steps in steps()) {
+            let (mut staged, mut expected, mut next) = (Staged::default(), vec![Vec::new(); 12], 0_i64);
+            let all = Step::Take((0..12).collect());
+            for step in steps.into_iter().chain([all]) {
+                match step {
+                    Step::Push(mut places, pad) => {
+                        places.sort_unstable();
+                        let ids: Vec<i64> = (next..).take(places.len()).collect();
+                        next += places.len() as i64;
+                        let mut runs: Vec<Run> = Vec::new();
+                        for (at, (place, id)) in places.iter().zip(&ids).enumerate() {
+                            expected[*place].push(*id);
+                            let at = at as u32;
+                            match runs.last_mut() {
+                                Some(last) if last.place == *place as u32 => last.to = at + 1,
+                                _ => runs.push(Run { place: *place as u32, from: at, to: at + 1 }),
+                            }
+                        }
+                        staged.push(rows(&ids, pad), runs).unwrap();
+                    }
+                    Step::Take(places) => {
+                        let wanted: Vec<Vec<i64>> = places.iter().map(|p| std::mem::take(&mut expected[*p])).collect();
+                        if staged.pieces.is_empty() {
+                            prop_assert!(wanted.concat().is_empty());
+                            continue;
+                        }
+                        let (batch, counts) = staged.take(&places).unwrap();
+                        prop_assert_eq!(batch.column(0).as_primitive::<Int64Type>().values().to_vec(), wanted.concat());
+                        prop_assert_eq!(counts, wanted.iter().map(Vec::len).collect::<Vec<_>>());
+                    }
+                    Step::Tidy => {
+                        staged.tidy().unwrap();
+                        prop_assert!(staged.pieces.iter().all(|p| p.live * 2 > p.rows.num_rows()));
+                    }
+                }
+                let held: usize = staged.pieces.iter().map(|p| p.rows.get_array_memory_size() + p.runs.len() * size_of::<Run>()).sum();
+                prop_assert_eq!(staged.memory(), held);
+                for (place, rows) in expected.iter().enumerate() {
+                    prop_assert_eq!(staged.bytes_of(place) > 0, !rows.is_empty());
+                }
+                let small = staged.pieces.iter().filter(|p| p.level != TOP).count();
+                prop_assert!(small <= TOGETHER * 6, "{} small pieces", small);
+            }
+            prop_assert_eq!(staged.bytes(), 0);
+            staged.tidy().unwrap();
+            prop_assert_eq!(staged.memory(), 0);
+        }
+    }
+}

@@ -517,6 +517,68 @@ async fn many_partitions_stay_within_the_memory_budget_and_the_limit_on_open_fil
 }
 
 #[tokio::test]
+async fn shuffled_partitions_get_one_file_each_however_many_and_however_small_the_batches_are() {
+    let (store, schema) = (memory(), partitioned());
+    let mut w = writer(&store, &schema, WriterOptions { memory: 32 << 20, ..Default::default() });
+    for (checkpoint, batch) in [(0, 7), (1, 1_000)] {
+        let rows: Vec<_> = (0..20_000_i64).map(|i| (i, Some("a"), i32::try_from(i * 7919 % 1_499).ok())).collect();
+        for some in rows.chunks(batch) {
+            w.write(&rows_of(&schema, some, 40)).await.unwrap();
+        }
+        assert_eq!(store.list_all("").await.unwrap().len(), checkpoint * 1_499, "nothing is written before its time");
+        let messages = w.prepare().await.unwrap();
+        assert_eq!(messages.len(), 1_499);
+        let mut seen = Vec::new();
+        for message in &messages {
+            assert_eq!(message.files.len(), 1);
+            let batch = read(&store, &message.files[0], &schema.to_arrow()).await;
+            assert_eq!(message.partition[0], scalar_at(&DataType::Date, batch.column(2), batch.num_rows() - 1).unwrap());
+            assert!(ids(&batch).is_sorted());
+            seen.extend(ids(&batch));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..20_000).collect::<Vec<_>>());
+        assert_eq!((w.rows(), w.bytes(), w.memory()), (0, 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn when_memory_runs_out_the_partitions_that_were_not_written_to_for_the_longest_time_are_closed() {
+    let (store, schema) = (memory(), partitioned());
+    let mut w = writer(&store, &schema, WriterOptions { memory: 4 << 20, ..Default::default() });
+    // A day after the other, as time goes by; day 0 comes again and again.
+    for day in 1..=200 {
+        let rows: Vec<_> = (0..100).map(|i| (i, Some("a"), Some(if i % 10 == 0 { 0 } else { day }))).collect();
+        for some in rows.chunks(10) {
+            w.write(&rows_of(&schema, some, 400)).await.unwrap();
+        }
+        assert!(w.memory() <= 4 << 20, "{}", w.memory());
+    }
+    let messages = w.prepare().await.unwrap();
+    assert_eq!(messages.len(), 201);
+    let files: Vec<usize> = messages.iter().map(|m| m.files.len()).collect();
+    let twice = files[1..].iter().filter(|n| **n > 1).count();
+    assert!(files[0] <= 8 && twice <= 8, "{} files of the day that is written to all the time, {twice} others with several", files[0]);
+    assert_eq!(messages.iter().flat_map(|m| &m.files).map(|f| f.rows).sum::<u64>(), 20_000);
+}
+
+#[tokio::test]
+async fn rows_that_wait_come_before_those_that_find_the_file_open() {
+    let (store, schema) = (memory(), partitioned());
+    let mut w = writer(&store, &schema, WriterOptions::default());
+    let mut next = 0;
+    // Few rows wait, many open the file, some follow into it, few wait again.
+    for (count, pad) in [(3, 100), (2_000, 400), (3, 100), (100, 400), (2, 100)] {
+        let rows: Vec<_> = (next..next + count).map(|i| (i, Some("a"), Some(1))).collect();
+        w.write(&rows_of(&schema, &rows, pad)).await.unwrap();
+        next += count;
+    }
+    let messages = w.prepare().await.unwrap();
+    assert_eq!(messages[0].files.len(), 1);
+    assert_eq!(ids(&read(&store, &messages[0].files[0], &schema.to_arrow()).await), (0..next).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn a_large_file_has_row_groups_of_bounded_size() {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions { durability: Durability::None, ..Default::default() };

@@ -426,6 +426,10 @@ async fn life(store: &Store) -> (Vec<(&'static str, &'static str)>, BTreeSet<&'s
     if uploaded.await.is_ok() {
         written.push(("b/deep/up", "upload"));
     }
+    let many = [("b/m/1", "one"), ("b/m/2", "two"), ("b/n/3", "three")];
+    if store.put_new_all(many.iter().map(|(name, content)| ((*name).to_owned(), bytes(content))).collect()).await.is_ok() {
+        written.extend(many);
+    }
     for content in ["hint 1", "hint 2"] {
         if store.put("hint", bytes(content)).await.is_ok() {
             written.retain(|(name, _)| *name != "hint");
