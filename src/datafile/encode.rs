@@ -32,9 +32,15 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 const PLAIN_GROUPS: u8 = 30;
 /// Fewer values say nothing about whether a dictionary pays.
 const ENOUGH_TO_TELL: u64 = 1000;
-/// What an encoder holds for each column beside its values: hash table, compressor, page. An estimate, in bytes.
-pub(super) const COLUMN_BYTES: usize = 16 << 10;
-/// What a file holds for each column of each closed row group, until its footer is written. An estimate, in bytes.
+/// What an encoder holds for each leaf that its own count leaves out, measured, in bytes: mostly an idle compressor.
+const LEAF_BYTES: usize = 9 << 10;
+/// What its own count has for a leaf without values, in bytes: mostly the hash table of a dictionary.
+const EMPTY_LEAF_BYTES: usize = 80 << 10;
+/// A leaf that holds so many bytes has compressed a page, or soon will.
+const COMPRESSING: usize = 256 << 10;
+/// So many leaves have room for theirs within [`ROW_GROUP_BYTES`].
+const ORDINARY_LEAVES: usize = 32;
+/// What a file holds for each leaf of each closed row group, until its footer is written. An estimate, in bytes.
 const CHUNK_METADATA: usize = 1 << 10;
 /// Pieces of about this size go to the store.
 const PIECE: usize = 4 << 20;
@@ -230,6 +236,21 @@ fn dictionary_was_useless(chunk: &ColumnChunkMetaData) -> bool {
     chunk.dictionary_page_offset().is_some() && values >= ENOUGH_TO_TELL && encoded > plain / 10 * 8
 }
 
+/// Bytes that a compressor holds from its first page on, by its level; an estimate.
+fn workspace(compression: Compression) -> usize {
+    match compression {
+        Compression::None => 0,
+        Compression::Snappy | Compression::Lz4 => 64 << 10,
+        Compression::Zstd(level) => (640 << 10) << (level.max(1) / 4).min(5),
+    }
+}
+
+/// Bytes of a row, on average.
+pub(super) fn bytes_per_row(batch: &RecordBatch) -> usize {
+    let bytes: usize = batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum();
+    (bytes / batch.num_rows().max(1)).max(1)
+}
+
 fn codec(compression: Compression) -> Result<Codec> {
     Ok(match compression {
         Compression::None => Codec::UNCOMPRESSED,
@@ -283,6 +304,8 @@ pub(super) struct Encoder {
     /// Of each column of the table; nested ones have none.
     stats: Vec<Option<Gathered>>,
     rows: u64,
+    /// Bytes of a row, where they were most.
+    widest: usize,
 }
 
 /// A complete file.
@@ -303,7 +326,7 @@ impl Encoder {
             (!f.data_type.is_nested()).then(|| Gathered::new(f, format.options.stats_mode(&f.name)))
         });
         let stats = stats.collect();
-        Ok(Encoder { format: format.clone(), file, group: None, stats, rows: 0 })
+        Ok(Encoder { format: format.clone(), file, group: None, stats, rows: 0, widest: 0 })
     }
 
     /// Encodes rows. Closes the row group when it is full.
@@ -324,10 +347,18 @@ impl Encoder {
         }
         *rows += batch.num_rows();
         self.rows += batch.num_rows() as u64;
-        if *rows >= ROW_GROUP_ROWS || self.group_memory() >= ROW_GROUP_BYTES {
+        self.widest = self.widest.max(bytes_per_row(batch));
+        // What a wide table's encoders hold for nothing makes no row group full.
+        let most = ROW_GROUP_BYTES + self.format.leaves.len().saturating_sub(ORDINARY_LEAVES) * EMPTY_LEAF_BYTES;
+        if *rows >= ROW_GROUP_ROWS || self.counted_memory() >= most {
             self.close_group()?;
         }
         Ok(())
+    }
+
+    /// Bytes of rows for which an encoder is worth having: it holds that much for nothing.
+    pub(super) fn worth(format: &FileFormat) -> usize {
+        format.leaves.len() * LEAF_BYTES * 2
     }
 
     /// Closes the row group that takes rows, if any; its bytes can be taken then.
@@ -357,14 +388,26 @@ impl Encoder {
         self.file.inner_mut().take()
     }
 
-    /// Bytes held by the row group that takes rows.
-    pub(super) fn group_memory(&self) -> usize {
+    /// What the encoders of the row group that takes rows count themselves.
+    fn counted_memory(&self) -> usize {
         self.group.as_ref().map_or(0, |(encoders, _)| encoders.iter().map(LeafEncoder::memory).sum())
+    }
+
+    /// Bytes held by the row group that takes rows, with what its encoders do not count: their compressors, and copies of the least and
+    /// the greatest value for the statistics.
+    pub(super) fn group_memory(&self) -> usize {
+        let Some((encoders, _)) = &self.group else { return 0 };
+        let workspace = workspace(self.format.options.compression);
+        let leaf = |encoder: &LeafEncoder| {
+            let counted = encoder.memory();
+            counted + LEAF_BYTES + if counted >= COMPRESSING { workspace } else { 0 }
+        };
+        encoders.iter().map(leaf).sum::<usize>() + 2 * self.widest
     }
 
     /// Bytes held for the row groups that are closed, which stay until the file is.
     pub(super) fn closed_memory(&self) -> usize {
-        self.file.flushed_row_groups().len() * self.format.arrow.fields().len() * CHUNK_METADATA
+        self.file.flushed_row_groups().len() * self.format.leaves.len() * CHUNK_METADATA
     }
 
     /// What the file would have if it were closed now, without its footer: an estimate, in bytes.

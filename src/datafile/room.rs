@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::FuturesOrdered;
 
-use crate::datafile::encode::{COLUMN_BYTES, Encoder};
+use crate::datafile::encode::{Encoder, bytes_per_row};
 use crate::datafile::open::{Open, encode_files, finish};
 use crate::datafile::partition::{Part, Rows};
 use crate::datafile::staged::Run;
@@ -47,7 +47,7 @@ impl FileWriter {
     fn open_at(&self) -> usize {
         let options = &self.format.options;
         let target = usize::try_from(options.target_file_size).unwrap_or(usize::MAX);
-        OPEN_AT.max(self.arrow.fields().len() * COLUMN_BYTES).min(options.memory / 16).min(target).max(1)
+        OPEN_AT.max(Encoder::worth(&self.format)).min(options.memory / 16).min(target).max(1)
     }
 
     /// Takes the rows of a batch, place by place.
@@ -307,11 +307,6 @@ impl FileWriter {
         self.staged.clear();
         Ok(())
     }
-}
-
-fn bytes_per_row(batch: &RecordBatch) -> usize {
-    let bytes: usize = batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0)).sum();
-    (bytes / batch.num_rows().max(1)).max(1)
 }
 
 /// A batch has fewer than 2^32 rows, and places are fewer than the rows in memory.
