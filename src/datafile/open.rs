@@ -49,7 +49,12 @@ pub(super) async fn finish(store: Store, schema_id: u64, open: Open) -> Result<D
 
 /// Makes a file of each part of `rows` (so many of the next rows; a path) and writes them all. One is encoded at a time, because the
 /// encoders of a wide table need much memory; what is encoded is together until it is written.
-pub(super) async fn encode_files(store: Store, format: Arc<FileFormat>, rows: RecordBatch, parts: Vec<(usize, String)>) -> Result<Vec<DataFile>> {
+pub(super) async fn encode_files(
+    store: Store,
+    format: Arc<FileFormat>,
+    rows: RecordBatch,
+    parts: Vec<(usize, String)>,
+) -> Result<Vec<DataFile>> {
     let schema_id = format.schema.id;
     let work = move || -> Result<Vec<(String, Encoded)>> {
         let mut from = 0;

@@ -38,7 +38,9 @@ impl Rows {
     pub(super) fn slice(&self, batch: &RecordBatch, from: usize, len: usize) -> Result<RecordBatch> {
         Ok(match self {
             Rows::Run(first, _) => batch.slice(first + from, len),
-            Rows::Scattered(rows) => compute::take_record_batch(batch, &UInt32Array::from_iter_values(rows[from..from + len].iter().copied()))?,
+            Rows::Scattered(rows) => {
+                compute::take_record_batch(batch, &UInt32Array::from_iter_values(rows[from..from + len].iter().copied()))?
+            }
         })
     }
 

@@ -730,35 +730,3 @@ async fn rows_go_to_the_files_of_their_bucket_in_order() {
     let expected = [("a", 1, vec![1, 7, 1]), ("a", 2, vec![2, 8]), ("a", 0, vec![3]), ("b", 1, vec![4, 10]), ("b", 2, vec![5])];
     assert_eq!(got, expected.map(|(p, b, ids)| (p.to_owned(), b, ids)));
 }
-
-#[test]
-#[ignore = "a measurement"]
-fn zz_measure_encoder() {
-    use crate::datafile::encode::{Encoder, FileFormat};
-    fn rss() -> usize {
-        let s = std::fs::read_to_string("/proc/self/status").unwrap();
-        s.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap().split_whitespace().next().unwrap().parse().unwrap()
-    }
-    for (ty, name) in [(DataType::BigInt, "bigint"), (DataType::String, "string")] {
-        let names: Vec<String> = (0..300).map(|i| format!("c{i}")).collect();
-        let cols: Vec<(&str, DataType)> = names.iter().map(|n| (n.as_str(), ty.clone())).collect();
-        let schema = schema(&cols, &[]);
-        let format = Arc::new(FileFormat::new(schema.clone(), WriterOptions::default()).unwrap());
-        let array: arrow::array::ArrayRef = match ty {
-            DataType::BigInt => Arc::new(Int64Array::from(vec![1, 2, 3])),
-            _ => Arc::new(StringArray::from(vec!["a", "b", "c"])),
-        };
-        let batch = RecordBatch::try_new(schema.to_arrow(), vec![array; 300]).unwrap();
-        let before = rss();
-        let mut all: Vec<Encoder> = (0..10).map(|_| Encoder::new(&format).unwrap()).collect();
-        let empty = rss();
-        all.iter_mut().for_each(|e| e.write(&batch).unwrap());
-        let written = rss();
-        let counted: usize = all.iter().map(|e| e.group_memory()).sum();
-        all.iter_mut().for_each(|e| { e.close_group().unwrap(); drop(e.take()); });
-        let closed = rss();
-        for _ in 0..9 { all.iter_mut().for_each(|e| { e.write(&batch).unwrap(); e.close_group().unwrap(); drop(e.take()); }); }
-        let ten = rss();
-        println!("{name}: per encoder: new {} KiB, with rows {} KiB (counted {}), group closed {} KiB, 10 groups {} (counted {})", (empty-before)/10, (written-empty)/10, counted/10/1024, (closed as i64-empty as i64)/10, (ten as i64-empty as i64)/10, all[0].closed_memory()/1024);
-    }
-}

@@ -4,16 +4,52 @@ pub mod conformance;
 pub mod table;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{CommitUser, Digest, Floor};
 
-/// What a sink prepared, as the chain stores it; only the sink that made it reads it.
-pub type Message = serde_json::Value;
+/// What a sink prepared, as the chain stores it; only the sink that made it reads it. JSON text, because there may be thousands of them:
+/// parsed they would need twenty times the memory. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Message(Arc<RawValue>);
+
+impl Message {
+    /// Of anything that is JSON; `Internal` when it is not.
+    pub fn new(value: &impl Serialize) -> Result<Message> {
+        let text = serde_json::value::to_raw_value(value);
+        text.map(|text| Message(text.into())).map_err(|e| Error::internal("a commit message cannot be written").because(e))
+    }
+    /// What it is made of; `Data` when it is something else.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(self.0.get()).map_err(|e| Error::data("a commit message cannot be read").because(e))
+    }
+}
+
+impl PartialEq for Message {
+    /// Of the same text.
+    fn eq(&self, other: &Message) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Message, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|text| Message(text.into()))
+    }
+}
 
 /// One commit of one sink, as its checkpoint orders it.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
+use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::format::{Change, CommitMessage, CommitUser, Committable};
@@ -50,15 +51,21 @@ impl TableSink {
     }
 }
 
+/// A message of any version.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Versioned {
+    version: serde_json::Value,
+}
+
 /// Reads a stored message: of a known version, of this user.
 fn read_message(message: &Message, user: &CommitUser) -> Result<CommitMessage> {
-    let version = message.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    let version = message.read::<Versioned>()?.version.as_u64().unwrap_or(0);
     if version > u64::from(CommitMessage::VERSION) {
         return Err(Error::data(format!("a commit message has version {version}, this program reads up to {}", CommitMessage::VERSION))
             .hint("use the newer program that wrote it"));
     }
-    let message: CommitMessage =
-        serde_json::from_value(message.clone()).map_err(|e| Error::data("a commit message cannot be read").because(e))?;
+    let message: CommitMessage = message.read()?;
     if &message.user != user {
         return Err(Error::invalid(format!("a message of commit user {} cannot be committed by {user}", message.user)));
     }
@@ -92,9 +99,7 @@ impl Sink for TableSink {
     }
 
     async fn prepare(&mut self) -> Result<Vec<Message>> {
-        let messages = self.writer()?.prepare_commit().await?;
-        let to_value = |m| serde_json::to_value(m).map_err(|e| Error::internal("a commit message cannot be written").because(e));
-        messages.into_iter().map(to_value).collect()
+        self.writer()?.prepare_commit().await?.into_iter().map(|message| Message::new(&message)).collect()
     }
 
     async fn commit(&mut self, commit: &SinkCommit) -> Result<Outcome> {

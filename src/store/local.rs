@@ -133,7 +133,8 @@ impl LocalDir {
             unsynced.dirs.insert(parent(path).to_owned());
         }
         let made = self.disk.create_file(&path, try_number == 0);
-        let mut file = made.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { Failure::new(Verdict::Refused, e) } else { e.into() })?;
+        let mut file =
+            made.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { Failure::new(Verdict::Refused, e) } else { e.into() })?;
         if let Err(e) = self.disk.write_all(&mut file, &path, bytes) {
             let _ = self.disk.unlink(&path);
             return Err(e.into());

@@ -71,7 +71,11 @@ impl Store {
     }
 
     /// Does something with each of `all`, on a few threads because the disk is waited for most of the time. The error of one that fails.
-    async fn on_threads<T, E>(&self, all: Vec<T>, work: impl Fn(&T) -> std::result::Result<(), E> + Clone + Send + 'static) -> std::result::Result<(), E>
+    async fn on_threads<T, E>(
+        &self,
+        all: Vec<T>,
+        work: impl Fn(&T) -> std::result::Result<(), E> + Clone + Send + 'static,
+    ) -> std::result::Result<(), E>
     where
         T: Send + 'static,
         E: Send + 'static,

@@ -200,15 +200,15 @@ impl Checkpoint {
     /// Reads an object: of this pipeline, of this seq, of a known version.
     pub fn from_bytes(bytes: &[u8], pipeline: &str, seq: u64) -> Result<Checkpoint> {
         let unreadable = || "an older checkpoint is no substitute: rows after it would be doubled. Restore the object, or --rewind";
-        let value: serde_json::Value =
-            serde_json::from_slice(bytes).map_err(|e| Error::data("the checkpoint cannot be read").because(e).hint(unreadable()))?;
-        let version = value.get("version").and_then(serde_json::Value::as_u64);
+        let wrong = |e| Error::data("the checkpoint cannot be read").because(e).hint(unreadable());
+        // First only the version: what else a newer one has is not known.
+        let Versioned { version } = serde_json::from_slice(bytes).map_err(wrong)?;
+        let version = version.as_ref().and_then(serde_json::Value::as_u64);
         if version.is_some_and(|v| v > u64::from(VERSION)) {
             return Err(Error::data(format!("the checkpoint has version {}, this program reads up to {VERSION}", version.unwrap_or(0)))
                 .hint("use the newer program that wrote it"));
         }
-        let checkpoint: Checkpoint =
-            serde_json::from_value(value).map_err(|e| Error::data("the checkpoint cannot be read").because(e).hint(unreadable()))?;
+        let checkpoint: Checkpoint = serde_json::from_slice(bytes).map_err(wrong)?;
         if checkpoint.pipeline != pipeline {
             return Err(Error::data(format!("the checkpoint belongs to pipeline `{}`, not to `{pipeline}`", checkpoint.pipeline))
                 .hint("give each pipeline its own name"));
@@ -235,17 +235,37 @@ impl Checkpoint {
     }
     /// Rows in the messages of one sink.
     pub fn rows(sink: &SinkEntry) -> u64 {
-        sum_over_files(sink, "rows")
+        sum_over_files(sink, |file| file.rows)
     }
     /// Bytes of the files in the messages of one sink.
     pub fn bytes(sink: &SinkEntry) -> u64 {
-        sum_over_files(sink, "size")
+        sum_over_files(sink, |file| file.size)
     }
 }
 
-fn sum_over_files(sink: &SinkEntry, key: &str) -> u64 {
-    let files = sink.messages.iter().flatten().filter_map(|m| m.get("files")?.as_array()).flatten();
-    files.filter_map(|f| f.get(key)?.as_u64()).fold(0, u64::saturating_add)
+/// Of any version.
+#[derive(Deserialize)]
+struct Versioned {
+    version: Option<serde_json::Value>,
+}
+
+/// What the messages of table sinks have in common.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Files {
+    files: Vec<FileCounts>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FileCounts {
+    rows: u64,
+    size: u64,
+}
+
+fn sum_over_files(sink: &SinkEntry, of: fn(&FileCounts) -> u64) -> u64 {
+    let files = sink.messages.iter().flatten().flat_map(|m| m.read::<Files>().unwrap_or_default().files);
+    files.map(|file| of(&file)).fold(0, u64::saturating_add)
 }
 
 /// What was learned by closing a lineage in its sinks.

@@ -99,8 +99,7 @@ fn check_places(chain: &Store, pipeline: &str, tables: &[&Table]) -> Result<()> 
 }
 
 fn to_messages(messages: Vec<CommitMessage>) -> Result<Vec<Message>> {
-    let to_value = |m| serde_json::to_value(m).map_err(|e| Error::internal("a commit message cannot be written").because(e));
-    messages.into_iter().map(to_value).collect()
+    messages.into_iter().map(|message| Message::new(&message)).collect()
 }
 
 /// Opens tables by what a checkpoint says of them.

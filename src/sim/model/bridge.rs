@@ -1,8 +1,6 @@
 //! The production functions, called with the model's values. Offsets have one split; a floor's id and writer share one number, which the
 //! functions pass on as it is; time stands still.
 
-use serde_json::Value;
-
 use super::world::{self, Floor, Ident, Life, Link, MAX, Off, Rows};
 use crate::format::{self, CommitUser, Digest, END_OF_INPUT, Landed};
 use crate::sink::{Message, Outcome};
@@ -55,11 +53,11 @@ fn floor_back(floor: &format::Floor) -> Floor {
 }
 
 fn messages(rows: Option<Rows>) -> Option<Vec<Message>> {
-    rows.map(|rows| if rows == 0 { Vec::new() } else { vec![Value::from(rows)] })
+    rows.map(|rows| if rows == 0 { Vec::new() } else { vec![Message::new(&rows).unwrap()] })
 }
 
 fn messages_back(messages: Option<&Vec<Message>>) -> Option<Rows> {
-    messages.map(|m| m.first().and_then(Value::as_u64).map_or(0, |rows| Rows::try_from(rows).unwrap()))
+    messages.map(|m| m.first().map_or(0, |rows| rows.read().unwrap()))
 }
 
 fn user(life: Life) -> CommitUser {

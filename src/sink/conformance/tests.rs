@@ -72,7 +72,7 @@ impl Sink for Faulty {
     async fn prepare(&mut self) -> Result<Vec<Message>> {
         let messages = self.inner.prepare().await?;
         if self.fault == Fault::VisibleAtPrepare && !messages.is_empty() {
-            let read: Vec<crate::format::CommitMessage> = messages.iter().map(|m| serde_json::from_value(m.clone()).unwrap()).collect();
+            let read: Vec<crate::format::CommitMessage> = messages.iter().map(|m| m.read().unwrap()).collect();
             let user = read[0].user.clone();
             self.table.new_commit(&user).commit(1, read).await?;
         }

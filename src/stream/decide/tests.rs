@@ -52,7 +52,7 @@ fn checkpoint(kind: CheckpointKind, seq: u64, offsets: Offsets, entry: SinkEntry
 }
 
 fn message() -> Vec<Message> {
-    vec![serde_json::json!({"version": 1})]
+    vec![Message::new(&serde_json::json!({"version": 1})).unwrap()]
 }
 
 fn landed(id: u64, last: Option<i64>) -> Outcome {

@@ -152,7 +152,7 @@ fn end_in_one(e: &Event) -> bool {
 fn lose_a_file(world: &World, table: &str) -> String {
     let greatest = world.checkpoints().pop().unwrap();
     let messages = greatest.sinks[&format!("sim://{table}")].messages.clone().unwrap();
-    let path = messages[0]["files"][0]["path"].as_str().unwrap().to_owned();
+    let path = messages[0].read::<serde_json::Value>().unwrap()["files"][0]["path"].as_str().unwrap().to_owned();
     world.remove(&format!("{table}/{path}"));
     path
 }
