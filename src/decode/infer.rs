@@ -10,9 +10,15 @@
 //! | texts `YYYY-MM-DD` | DATE |
 //! | texts of timestamps without an offset | TIMESTAMP(3), or (6) when one has more than three digits behind the second |
 //! | texts of timestamps, all with an offset (`Z`, `+02:00`) | the same WITH LOCAL TIME ZONE |
-//! | anything else, a mixture, nothing | STRING (objects and arrays as JSON text) |
+//! | objects | ROW of all fields that were seen, each by these rules |
+//! | arrays | ARRAY of what all their elements together are |
+//! | anything else, a mixture, nothing | STRING (what has no text of its own as its JSON text) |
 //!
-//! In CSV the text of a field decides, quoted or not; a number that begins with a superfluous 0 (`00123`) is a text.
+//! So an array without any element is ARRAY<STRING>, which takes every element, and an object that never has a field is STRING, as a ROW
+//! needs one. Objects of more than 1,000 different fields use keys as data: they stay STRING (a MAP is never inferred, as nothing tells
+//! it from a ROW), and so does what is deeper than 16 levels.
+//!
+//! In CSV the text of a field decides, quoted or not; a number that begins with a superfluous 0 (`00123`) is a text, and so is JSON text.
 
 use std::collections::HashMap;
 
@@ -22,13 +28,18 @@ use super::rows::Kind;
 use super::scan::{Scanner, unescape};
 use super::{ColumnSpec, CsvOptions, RecordFormat};
 use crate::error::{Error, Result};
-use crate::schema::DataType;
+use crate::schema::{DataType, Field, Item};
 use crate::source::Records;
 use crate::text::number::{Exact, NotExact};
 use crate::text::time::{parse_date, parse_timestamp};
 
-/// What was seen of one column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Objects and arrays within each other that become types.
+const DEEPEST: usize = 16;
+/// Fields of an object that becomes a ROW, at most.
+const WIDEST: usize = 1000;
+
+/// What was seen of one column, field or element.
+#[derive(Default)]
 struct Seen {
     bool: bool,
     whole: bool,
@@ -40,6 +51,10 @@ struct Seen {
     instant: bool,
     fine: bool,
     other: bool,
+    /// Fields of all objects.
+    object: Option<Table>,
+    /// Elements of all arrays.
+    array: Option<Box<Seen>>,
 }
 
 impl Seen {
@@ -83,7 +98,50 @@ impl Seen {
         }
     }
 
+    /// A JSON value that is `depth` levels below the record.
+    fn json(&mut self, kind: Kind, text: &[u8], depth: usize) {
+        match kind {
+            Kind::Null | Kind::Absent => {}
+            Kind::True | Kind::False => self.bool = true,
+            Kind::Number => self.number(text),
+            Kind::Text => self.text(text),
+            Kind::Json if depth > DEEPEST => self.other = true,
+            Kind::Json if text.starts_with(b"{") => {
+                let table = self.object.get_or_insert_default();
+                for (name, kind, value) in members(text).unwrap_or_default() {
+                    if !name.trim().is_empty() && table.columns.len() <= WIDEST {
+                        table.column(&name).json(kind, value, depth + 1);
+                    }
+                }
+            }
+            Kind::Json => {
+                let seen = self.array.get_or_insert_default();
+                elements(text).unwrap_or_default().into_iter().for_each(|(kind, element)| seen.json(kind, element, depth + 1));
+            }
+            Kind::Escaped | Kind::NotObject => self.other = true,
+        }
+    }
+
     fn data_type(self) -> DataType {
+        let nested = (self.object, self.array);
+        if nested.0.is_some() || nested.1.is_some() {
+            let flat = self.bool || self.whole || self.beyond_64_bits || self.beyond_38_digits || self.real;
+            let flat = flat || self.date || self.local || self.instant || self.other;
+            return match nested {
+                (Some(table), None) if !flat && (1..=WIDEST).contains(&table.columns.len()) => {
+                    let field = |(name, seen): (String, Seen)| Field {
+                        id: 0,
+                        name,
+                        data_type: seen.data_type(),
+                        nullable: true,
+                        description: None,
+                    };
+                    DataType::Row(table.columns.into_iter().map(field).collect())
+                }
+                (None, Some(element)) if !flat => DataType::Array(Box::new(Item { data_type: element.data_type(), nullable: true })),
+                _ => DataType::String,
+            };
+        }
         let numbers = self.whole || self.beyond_64_bits || self.beyond_38_digits || self.real;
         let moments = self.date || self.local || self.instant;
         let fits = |precision| if self.fine { 6 } else { precision };
@@ -149,15 +207,22 @@ fn json(table: &mut Table, record: &[u8]) {
     }
     let Some(members) = members(record) else { return };
     for (name, kind, text) in members {
-        let seen = table.column(&name);
-        match kind {
-            Kind::Null | Kind::Absent => {}
-            Kind::True | Kind::False => seen.bool = true,
-            Kind::Number => seen.number(text),
-            Kind::Text => seen.text(text),
-            Kind::Escaped | Kind::Json | Kind::NotObject => seen.other = true,
-        }
+        table.column(&name).json(kind, text, 1);
     }
+}
+
+/// The elements of an array.
+fn elements(array: &[u8]) -> Option<Vec<(Kind, &[u8])>> {
+    let mut s = Scanner::new(array, 1);
+    s.blanks();
+    let mut out = Vec::new();
+    let mut done = s.peek() == b']';
+    while !done {
+        let (kind, start, end) = s.value(1).ok()?;
+        out.push((kind, &array[start..end]));
+        done = s.next(b']').ok()?;
+    }
+    Some(out)
 }
 
 /// The members of a record that is an object; none when it is not one through its end.

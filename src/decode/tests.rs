@@ -631,7 +631,7 @@ fn columns_are_inferred_from_what_is_seen() {
         ("ts", "TIMESTAMP(3)"),
         ("z", "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
         ("n", "STRING"),
-        ("o", "STRING"),
+        ("o", "ROW<x BIGINT>"),
         ("s", "STRING"),
         ("m", "STRING"),
         ("huge", "STRING"),

@@ -298,6 +298,41 @@ fn a_text_column_keeps_an_object_as_it_was_written() {
     assert_eq!(cell(&decoded.batch, 0, 0), "{\"b\" :1, \"a\":[ ]}");
 }
 
+fn inferred<R: AsRef<[u8]>>(values: &[R]) -> Vec<String> {
+    let columns = infer(RecordFormat::Json, &CsvOptions::default(), &[records(values)]).unwrap();
+    columns.into_iter().map(|c| format!("{} {}", c.name, c.type_text)).collect()
+}
+
+#[test]
+fn objects_and_arrays_are_inferred_with_all_that_is_seen_in_them() {
+    let rows = [
+        r#"{"o":{"a":1,"b c":null},"l":[1,null],"r":[{"x":1}],"e":[],"n":{},"ll":[[],[true]],"mix":{"a":1},"ma":[1,"x"],"mo":{"a":[1]}}"#,
+        r#"{"o":{"b c":"2026-01-02","a":2.5,"":1},"l":[2.5],"r":[{"y":{"z":"t"}},{"x":2}],"e":null,"n":null,"mix":[1],"ma":[],"mo":{"a":1}}"#,
+    ];
+    let want = [
+        "o ROW<a DOUBLE, `b c` DATE>",
+        "l ARRAY<DOUBLE>",
+        "r ARRAY<ROW<x BIGINT, y ROW<z STRING>>>",
+        "e ARRAY<STRING>",
+        "n STRING",
+        "ll ARRAY<ARRAY<BOOLEAN>>",
+        "mix STRING",
+        "ma ARRAY<STRING>",
+        "mo ROW<a STRING>",
+    ];
+    assert_eq!(inferred(&rows), want);
+    // and what was inferred takes the sample
+    let columns = infer(RecordFormat::Json, &CsvOptions::default(), &[records(&rows)]).unwrap();
+    assert_eq!(json(&mapping(&columns), &rows).rejects, []);
+
+    let deep = |n: usize| inferred(&[format!("{{\"v\":{}1{}}}", "[".repeat(n), "]".repeat(n))]).remove(0);
+    assert_eq!(deep(2), "v ARRAY<ARRAY<BIGINT>>");
+    assert_eq!(deep(100), format!("v {}STRING{}", "ARRAY<".repeat(16), ">".repeat(16)));
+    let wide = |n: usize| (0..n).map(|i| format!("\"k{i}\":1")).collect::<Vec<_>>().join(",");
+    assert!(inferred(&[format!("{{\"v\":{{{}}}}}", wide(1000))])[0].starts_with("v ROW<k0 BIGINT, "));
+    assert_eq!(inferred(&[format!("{{\"v\":{{{}}}}}", wide(1001))]), ["v STRING"]);
+}
+
 /// A small generator of random numbers: the same seed makes the same case.
 struct Dice(u64);
 
@@ -505,6 +540,9 @@ proptest! {
         let ours = json(&m, &rows);
         prop_assert!(ours.rejects.is_empty(), "{} {:?}\n{}", ty, ours.rejects, rows.join("\n"));
         prop_assert_eq!(&ours.batch, &theirs(&m, &rows), "{}\n{}", ty, rows.join("\n"));
+        if let Ok(columns) = infer(RecordFormat::Json, &CsvOptions::default(), &[records(&rows)]) {
+            prop_assert_eq!(json(&mapping(&columns), &rows).rejects, [], "{:?}\n{}", columns, rows.join("\n"));
+        }
 
         // the same through CSV, but for the null of a NOT NULL column
         let lines: Vec<String> = (0..rows.len()).map(|_| dice.value(&field.data_type, false)).collect();
