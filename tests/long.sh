@@ -7,7 +7,8 @@
 # NAMEs:
 #   kills     60 runs of 2,000,000 rows, each killed (SIGKILL) one to three times and restarted until done; exact by pypaimon.
 #             LAKEWARD_RUNS, LAKEWARD_ROWS, LAKEWARD_RATE (rows a second), LAKEWARD_EVERY (rows a checkpoint), LAKEWARD_SEED
-#   writers   4 processes x 250 commits on one table: 1,000 acknowledged, 1,000 there. LAKEWARD_COMMITS (of each process)
+#   writers   4 processes x 250 commits on one table: 1,000 acknowledged, 1,000 there; the same beside a pypaimon writer that renames over
+#             what is there. LAKEWARD_COMMITS (of each process)
 #   sim       every family of the crash harness in its long form, then each rule of the protocol switched off (spec/harness.md)
 #   failover  `table-cli failover` on a CSV with two sinks and dead letters: 300 kills and 50 freezes; every table of every round by
 #             pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_ROWS, LAKEWARD_EVERY, LAKEWARD_SEED

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use arrow::array::{Decimal128Array, Int64Array, RecordBatch};
+use arrow::array::{AsArray as _, Decimal128Array, Int64Array, RecordBatch};
+use arrow::datatypes::Int64Type;
 use lakeward::format::CommitUser;
 use lakeward::schema::Field;
 use lakeward::table::{Table, TableSpec};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::kills::number;
 use super::{Line, Place, Running, assert_contiguous, assert_lineage, tally, users};
@@ -31,6 +33,7 @@ async fn writer() {
     let (Ok(location), Ok(writer)) = (std::env::var("LAKEWARD_WRITER_TABLE"), std::env::var("LAKEWARD_WRITER")) else { return };
     let (writer, commits) = (writer.parse::<i64>().unwrap(), number("LAKEWARD_WRITER_COMMITS", 1).cast_signed());
     let table = Table::open(&location).await.unwrap();
+    let beside = std::env::var_os("LAKEWARD_WRITER_BESIDE").is_some();
     let user = CommitUser::new(format!("writer-{writer}"));
     let (mut write, mut commit) = (table.new_write(&user).unwrap(), table.new_commit(&user));
     for n in 0..commits {
@@ -38,9 +41,27 @@ async fn writer() {
         let amounts = Decimal128Array::from_iter_values(ids.iter().map(|id| i128::from(*id))).with_precision_and_scale(10, 2).unwrap();
         let batch = RecordBatch::try_new(table.schema().to_arrow(), vec![Arc::new(Int64Array::from(ids)), Arc::new(amounts)]).unwrap();
         write.write(&batch).await.unwrap();
-        let snapshot = commit.commit(n + 1, write.prepare_commit().await.unwrap()).await.unwrap();
-        eprintln!("acknowledged {writer} {} {snapshot}", n + 1);
+        match commit.commit(n + 1, write.prepare_commit().await.unwrap()).await {
+            Ok(snapshot) => eprintln!("acknowledged {writer} {} {snapshot}", n + 1),
+            Err(e) if beside => return stopped(&location, writer, &e),
+            Err(e) => panic!("{e}"),
+        }
     }
+    if beside {
+        // Whose last snapshot is replaced has no next commit that would see it. So it looks once more when the other one has stopped.
+        std::fs::write(format!("{location}.done-{writer}"), "").unwrap();
+        while !Path::new(&format!("{location}.quiet")).exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if let Err(e) = commit.filter_and_commit(Vec::new()).await {
+            stopped(&location, writer, &e);
+        }
+    }
+}
+
+fn stopped(location: &str, writer: i64, e: &lakeward::Error) {
+    eprintln!("stopped {writer} {:?}: {e}", e.kind());
+    std::fs::write(format!("{location}.done-{writer}"), "").unwrap();
 }
 
 async fn check(commits: u64) {
@@ -48,7 +69,7 @@ async fn check(commits: u64) {
     let location = dir.path().join("table");
     Table::open_or_create(location.to_str().unwrap(), spec()).await.unwrap();
     let begun = Instant::now();
-    let children: Vec<Running> = (0..WRITERS).map(|w| start(&location, w, commits)).collect();
+    let children: Vec<Running> = (0..WRITERS).map(|w| start(&location, w, commits, false)).collect();
     // (writer, identifier) -> snapshot
     let mut acknowledged: BTreeMap<(i64, i64), i64> = BTreeMap::new();
     for child in children {
@@ -82,12 +103,15 @@ async fn check(commits: u64) {
     assert_eq!(tally::read(&[location]), [wanted]);
 }
 
-fn start(location: &Path, writer: i64, commits: u64) -> Running {
+fn start(location: &Path, writer: i64, commits: u64, beside: bool) -> Running {
     let binary: PathBuf = std::env::current_exe().unwrap();
     let mut command = Command::new(binary);
     command.args(["--exact", "process::writers::writer", "--ignored", "--nocapture"]);
     command.env("LAKEWARD_WRITER_TABLE", location).env("LAKEWARD_WRITER", writer.to_string());
     command.env("LAKEWARD_WRITER_COMMITS", commits.to_string());
+    if beside {
+        command.env("LAKEWARD_WRITER_BESIDE", "1");
+    }
     Running::start_as(&mut command)
 }
 
@@ -95,6 +119,89 @@ fn acknowledgement(line: &Line) -> Option<[i64; 3]> {
     let numbers = line.text.strip_prefix("acknowledged ")?;
     let numbers: Vec<i64> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
     numbers.try_into().ok()
+}
+
+/// Beside a writer that renames over what is there: nothing of ours is lost unless its writer was told, by the name of who did it.
+async fn check_beside(commits: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let location = dir.path().join("table");
+    let table = Table::open_or_create(location.to_str().unwrap(), spec()).await.unwrap();
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join(".venv/bin/python");
+    assert!(python.exists(), "there is no {}: run tests/setup.sh", python.display());
+    let mut other = Command::new(python);
+    other
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/beside.py"))
+        .args([location.to_str().unwrap(), &WRITERS.to_string()]);
+    let begun = Instant::now();
+    let other = Running::start_as(&mut other);
+    let children: Vec<Running> = (0..WRITERS).map(|w| start(&location, w, commits, true)).collect();
+    let (mut acknowledged, mut told) = (Vec::new(), BTreeMap::new());
+    for (child, writer) in children.into_iter().zip(0..) {
+        let ended = child.end().with(0);
+        acknowledged.extend(ended.lines.iter().filter_map(acknowledgement));
+        if let Some(why) = ended.lines.iter().find_map(|l| l.text.strip_prefix(&format!("stopped {writer} "))) {
+            assert!(why.starts_with("Data: ") && why.contains("renaming-pypaimon"), "{why}");
+            told.insert(writer, why.to_owned());
+        }
+    }
+    let theirs = other.end().with(0);
+
+    let newest = table.paimon().snapshots().await.unwrap().pop().unwrap();
+    let mut live: Vec<i64> = Vec::new();
+    for file in table.paimon().files_at(&newest).await.unwrap() {
+        let opened = std::fs::File::open(location.join(&file.path)).unwrap();
+        for batch in ParquetRecordBatchReaderBuilder::try_new(opened).unwrap().build().unwrap() {
+            live.extend(batch.unwrap().column(0).as_primitive::<Int64Type>().values());
+        }
+    }
+    live.sort_unstable();
+    assert!(live.windows(2).all(|w| w[0] != w[1]), "nothing is there twice");
+    let is_there = |[writer, identifier, _]: &[i64; 3]| {
+        let first = 1 + ((identifier - 1) * WRITERS + writer) * ROWS;
+        (first..first + ROWS).filter(|id| live.binary_search(id).is_ok()).count()
+    };
+    let (mut there, mut lost) = (0, 0);
+    for a in &acknowledged {
+        let rows = is_there(a);
+        if rows == usize::try_from(ROWS).unwrap() {
+            there += 1;
+            continue;
+        }
+        assert!(
+            rows == 0 && told.contains_key(&a[0]),
+            "writer {} was acknowledged {} in snapshot {}, and {rows} rows of it are there",
+            a[0],
+            a[1],
+            a[2]
+        );
+        let last = acknowledged.iter().filter(|b| b[0] == a[0]).map(|b| b[1]).max();
+        assert_eq!(last, Some(a[1]), "it stopped at once");
+        lost += 1;
+    }
+    println!(
+        "{} acknowledged of {WRITERS} x {commits}: {there} there, {lost} replaced and told by {} writers that stopped; {} rows of pypaimon there, which says {}; {:.1} s",
+        acknowledged.len(),
+        told.len(),
+        live.iter().filter(|id| **id < 0).count(),
+        theirs.out.trim().replacen(' ', " committed and ", 1) + " given up",
+        begun.elapsed().as_secs_f64()
+    );
+    told.values().for_each(|why| println!("    {why}"));
+    assert!(told.len() == WRITERS as usize || acknowledged.len() as u64 >= commits, "who was not told goes on");
+}
+
+#[tokio::test]
+#[ignore = "wants Python (tests/setup.sh)"]
+async fn beside_a_writer_that_renames_nothing_of_ours_is_lost_in_silence() {
+    check_beside(40).await;
+}
+
+#[tokio::test]
+#[ignore = "the long form: tests/long.sh writers"]
+async fn long_beside_a_writer_that_renames_nothing_of_ours_is_lost_in_silence() {
+    if std::env::var_os("LAKEWARD_LONG").is_some() {
+        check_beside(number("LAKEWARD_COMMITS", 250)).await;
+    }
 }
 
 #[tokio::test]

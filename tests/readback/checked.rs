@@ -11,7 +11,7 @@ use super::{Folder, ingest, pipeline};
 const NEEDS: [(&str, &str); 4] = [("id", "BIGINT NOT NULL"), ("p", "STRING"), ("d", "DATE"), ("v", "DECIMAL(38, 10)")];
 
 /// Nothing is found, by either command; returns what `verify` looked at.
-fn assert_sound(table: &Path, when: &str) -> Vec<Value> {
+pub(super) fn assert_sound(table: &Path, when: &str) -> Vec<Value> {
     let table = table.to_str().unwrap();
     for args in [&["audit", table, "-o", "jsonl"][..], &["verify", table, "--footers", "-o", "jsonl"]] {
         count_comparison();

@@ -10,6 +10,7 @@ mod checked;
 mod crash;
 mod dataset;
 mod foreign;
+mod merged;
 mod options;
 mod partitions;
 pub(crate) mod quirks;

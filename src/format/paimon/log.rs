@@ -282,7 +282,8 @@ impl PaimonLog {
                 return Ok(gone("fell into a slot that expiry had emptied"));
             }
             if is_floor {
-                return Ok(Landed::Other(format!("snapshot {at} has other bytes than when it was last seen")));
+                let whose = replaced_by(&snapshot);
+                return Ok(Landed::Other(format!("snapshot {at} has other bytes than when it was last seen: {whose}")));
             }
             if ours {
                 return Ok(Landed::At {
@@ -328,6 +329,12 @@ fn ours_before_creation(name: &str) -> bool {
     [paths::REGISTRATION_DIR, paths::SCHEMA_DIR, paths::CONSUMER_DIR]
         .iter()
         .any(|d| name.strip_prefix(d).is_some_and(|rest| rest.starts_with('/')))
+}
+
+/// Whose snapshot is where another one was.
+fn replaced_by(there: &Snapshot) -> String {
+    let writer = there.writer_version.as_deref().map(|w| format!(" ({w})")).unwrap_or_default();
+    format!("what is there now was written by commit user {}{writer}, identifier {}", there.commit_user, there.commit_identifier)
 }
 
 async fn list_ids(store: &Store, dir: &str, prefix: &str) -> Result<Vec<u64>> {

@@ -34,7 +34,9 @@ impl PaimonLog {
             if ids.last() == Some(&id) {
                 // Without a predecessor (id 1, or all others expired) it is the whole history.
                 if !built_on_head && ids.len() > 1 {
-                    return Err(self.lost(id, "the snapshot before it is not the one that it was built on"));
+                    let there = below.as_ref().and_then(|bytes| self.decode(bytes, id - 1).ok());
+                    let whose = there.map_or_else(|| "it is gone".to_owned(), |s| super::replaced_by(&s));
+                    return Err(self.lost(id, &format!("the snapshot before it is not the one that it was built on: {whose}")));
                 }
                 self.settle(head, id, true).await;
                 return Ok(Standing::In);

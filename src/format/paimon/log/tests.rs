@@ -179,6 +179,29 @@ async fn another_table_other_bytes_and_a_head_below_the_floor_are_other() {
 }
 
 #[tokio::test]
+async fn whose_snapshot_was_replaced_is_told_by_whom() {
+    let log = table().await;
+    commit(&log, &one("u", 1)).await;
+    let ours = commit(&log, &one("u", 2)).await;
+    let replace = async || {
+        let mut theirs = log.snapshot(2).await.unwrap().unwrap();
+        (theirs.commit_user, theirs.commit_identifier) = ("somebody".into(), 7);
+        theirs.writer_version = Some("python-2.1.0".into());
+        remove(&log, 2).await;
+        put(&log, &paths::snapshot(2), std::str::from_utf8(&theirs.encode().unwrap()).unwrap()).await;
+    };
+    // It had been built on ours: what is published on it now is not in history.
+    let staged = log.stage(&ours, &one("v", 1), &mut Work::default()).await.unwrap();
+    replace().await;
+    let Landed::Other(why) = landed(&log, "u", Some(&ours.floor())).await else { panic!() };
+    assert!(why.contains("snapshot 2") && why.contains("commit user somebody (python-2.1.0), identifier 7"), "{why}");
+    assert!(publish_staged(&log, &staged).await);
+    let e = log.confirm(&ours, &staged).await.unwrap_err();
+    assert_eq!(e.kind(), crate::Kind::Data);
+    assert!(e.to_string().contains("commit user somebody"), "{e}");
+}
+
+#[tokio::test]
 async fn of_two_commits_on_one_base_one_wins_and_the_other_lands_above_it() {
     let log = table().await;
     let twin = PaimonLog::open(&again(&log)).await.unwrap();
