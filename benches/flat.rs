@@ -174,7 +174,7 @@ async fn main() {
     let mut times = [const { Vec::new() }; 2];
     for n in 0..21 {
         for (times, name) in times.iter_mut().zip(["small", "big"]) {
-            times.push(restart(&at(name), &at(&format!("chain-{name}")), n + 1).await);
+            times.push(Box::pin(restart(&at(name), &at(&format!("chain-{name}")), n + 1)).await);
         }
     }
     println!("{:<28} {:>14} {:>14} {:>14}", "table", "chain restored", "no chain", "next commit");

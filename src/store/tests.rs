@@ -340,6 +340,7 @@ async fn a_full_or_read_only_disk_is_waited_for() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a stop watch")]
 async fn what_is_not_allowed_on_disk_is_said_at_once() {
     for errno in [EACCES, EPERM] {
         let root = tempfile::tempdir().unwrap();
