@@ -3,7 +3,7 @@
 use crate::cli::Failed;
 use crate::cli::args::FilesArgs;
 use crate::cli::output::{Columns, Output, Value};
-use crate::cli::tables::{open, pick};
+use crate::cli::tables::open;
 use crate::error::Result;
 use crate::format::paimon::paths::sql_text;
 use crate::schema::{DataType, Scalar};
@@ -16,7 +16,7 @@ pub(crate) async fn files(args: FilesArgs, output: &mut Output) -> Result<(), Fa
         return unreferenced(&table, output).await;
     }
     let mut rows = output.rows(Columns::new(["path", "partition", "bucket", "size", "rows", "schema_id", "created"]));
-    let files = match pick(&table, args.snapshot).await? {
+    let files = match table.snapshot_at(&args.when.at()).await? {
         Some(snapshot) => table.paimon().files_at(&snapshot).await?,
         None => Vec::new(),
     };
@@ -34,7 +34,8 @@ pub(crate) async fn files(args: FilesArgs, output: &mut Output) -> Result<(), Fa
     rows.finish()
 }
 
-fn partition(table: &Table, values: &[Option<Scalar>]) -> Vec<(String, Value)> {
+/// A partition as names and values.
+pub(crate) fn partition(table: &Table, values: &[Option<Scalar>]) -> Vec<(String, Value)> {
     let schema = table.schema();
     let fields = schema.partition_indices().into_iter().map(|i| &schema.fields[i]);
     let named = fields.zip(values);
@@ -42,7 +43,7 @@ fn partition(table: &Table, values: &[Option<Scalar>]) -> Vec<(String, Value)> {
 }
 
 /// A partition value.
-fn scalar(data_type: &DataType, value: &Scalar) -> Value {
+pub(crate) fn scalar(data_type: &DataType, value: &Scalar) -> Value {
     match value {
         Scalar::Bool(v) => Value::Bool(*v),
         Scalar::Int(v) => Value::Int(*v),

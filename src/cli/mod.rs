@@ -5,12 +5,14 @@ mod cells;
 mod checkpoints;
 mod checks;
 mod create;
+mod diff;
 mod doctor;
 mod failover;
 mod files;
 mod ingest;
 mod logs;
 mod output;
+mod partitions;
 mod pipelines;
 mod rows;
 mod signals;
@@ -111,7 +113,10 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         Command::Schema(args) => tables::schema(args, output).await,
         Command::Snapshots(args) => tables::snapshots(args, output).await,
         Command::Snapshot(args) => tables::snapshot(args, output).await,
+        Command::Manifests(args) => partitions::manifests(args, output).await,
         Command::Files(args) => files::files(args, output).await,
+        Command::Partitions(args) => partitions::partitions(args, output).await,
+        Command::Diff(args) => diff::diff(args, output).await,
         Command::Cat(args) => rows::cat(args, output).await,
         Command::Count(args) => rows::count(args, output).await,
         Command::Audit(args) => checks::audit(args, output).await,

@@ -3,30 +3,56 @@
 use arrow::array::RecordBatch;
 
 use crate::cli::Failed;
-use crate::cli::args::{CatArgs, CountArgs, DeadLettersArgs, TableArgs};
+use crate::cli::args::{CatArgs, CountArgs, DeadLettersArgs, TableArgs, WhenArgs};
 use crate::cli::cells::Cells;
 use crate::cli::output::{Columns, Output, Rows, Value};
 use crate::cli::pipelines::{names_file, no_set};
-use crate::cli::tables::{open, pick};
+use crate::cli::tables::open;
+use crate::condition::Condition;
 use crate::error::{Error, Result};
 use crate::pipeline::file::PipelineFile;
 use crate::stream::dead_letters::columns;
-use crate::table::{At, Table};
+use crate::table::{Table, TableScan, scan};
 
 /// `cat`.
 pub(crate) async fn cat(args: CatArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    print(&table, args.snapshot, args.limit, false, output).await
+    let mut scan = chosen(&table, &args.when, args.condition);
+    if !args.columns.is_empty() {
+        scan = scan.select(args.columns);
+    }
+    print(limited(scan, args.limit).rows().await?, false, output).await
 }
 
-/// `count`: what the snapshot says, which every commit adds up.
+/// `count`: without a condition what the snapshot says, which every commit adds up.
 pub(crate) async fn count(args: CountArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let snapshot = pick(&table, args.snapshot).await?;
-    output.one(vec![
-        ("rows", Value::Int(snapshot.as_ref().map_or(0, |s| s.total_record_count))),
-        ("snapshot", Value::or_null(snapshot, |s| Value::Count(s.id))),
-    ])
+    let (rows, snapshot) = match args.condition {
+        None => {
+            let snapshot = table.snapshot_at(&args.when.at()).await?;
+            (Value::Int(snapshot.as_ref().map_or(0, |s| s.total_record_count)), snapshot.map(|s| s.id))
+        }
+        some => {
+            let plan = chosen(&table, &args.when, some).plan().await?;
+            (Value::Count(plan.count().await?), plan.snapshot().map(|s| s.id))
+        }
+    };
+    output.one(vec![("rows", rows), ("snapshot", Value::or_null(snapshot, Value::Count))])
+}
+
+fn chosen(table: &Table, when: &WhenArgs, condition: Option<Condition>) -> TableScan {
+    let scan = table.scan().at(when.at());
+    match condition {
+        Some(condition) => scan.filter(condition),
+        None => scan,
+    }
+}
+
+fn limited(scan: TableScan, limit: Option<u64>) -> TableScan {
+    match limit {
+        Some(rows) => scan.limit(rows),
+        None => scan,
+    }
 }
 
 /// `dead-letters`.
@@ -49,23 +75,14 @@ pub(crate) async fn dead_letters(args: DeadLettersArgs, output: &mut Output) -> 
             .hint("`table-cli cat` shows the rows of any table")
             .into());
     }
-    print(&table, None, args.limit, true, output).await
+    print(limited(table.scan(), args.limit).rows().await?, true, output).await
 }
 
-/// `raw`: bytes are text where they are UTF-8.
-async fn print(table: &Table, snapshot: Option<u64>, limit: Option<u64>, raw: bool, output: &mut Output) -> Result<(), Failed> {
-    let mut scan = table.scan();
-    if let Some(id) = snapshot {
-        scan = scan.at(At::Snapshot(id));
-    }
-    let mut batches = scan.rows().await?;
+/// All rows. `raw`: bytes are text where they are UTF-8.
+pub(crate) async fn print(mut batches: scan::Rows, raw: bool, output: &mut Output) -> Result<(), Failed> {
     let mut rows = output.rows(Columns::new(batches.schema().fields().iter().map(|f| f.name().as_str())));
-    let mut left = limit.unwrap_or(u64::MAX);
-    while left > 0 {
-        let Some(batch) = batches.next().await? else { break };
-        let some = batch.slice(0, batch.num_rows().min(usize::try_from(left).unwrap_or(usize::MAX)));
-        left -= some.num_rows() as u64;
-        print_batch(&some, raw, &mut rows)?;
+    while let Some(batch) = batches.next().await? {
+        print_batch(&batch, raw, &mut rows)?;
     }
     rows.finish()
 }

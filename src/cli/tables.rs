@@ -1,9 +1,10 @@
 //! What a table is and how it came to be: `info`, `schema`, `snapshots`, `snapshot`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::cli::Failed;
-use crate::cli::args::{SnapshotArgs, SnapshotsArgs, TableArgs};
+use crate::cli::args::{LookArgs, SnapshotArgs, SnapshotsArgs, TableArgs};
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::pipelines::store;
 use crate::error::{Error, Result};
@@ -13,34 +14,19 @@ use crate::format::paimon::snapshot::Snapshot;
 use crate::schema::Schema;
 use crate::sink::Registration;
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{At, Table};
 
 /// The table at a location from the command line.
 pub(crate) async fn open(args: &TableArgs) -> Result<Table> {
     Table::open_in(store(&args.location)?).await
 }
 
-/// The snapshot `id`, or the newest; none: the table has no snapshot yet.
-pub(crate) async fn pick(table: &Table, id: Option<u64>) -> Result<Option<Snapshot>> {
-    let log = table.paimon();
-    let Some(id) = id else {
-        // Expiry goes upwards, so that only the newest is sure to stay.
-        for id in log.snapshot_ids().await?.into_iter().rev() {
-            if let Some(snapshot) = log.snapshot(id).await? {
-                return Ok(Some(snapshot));
-            }
-        }
-        return Ok(None);
-    };
-    if let Some(found) = log.snapshot(id).await? {
-        return Ok(Some(found));
+/// The columns that the table had then.
+pub(crate) async fn schema_at(table: &Table, at: &At) -> Result<Arc<Schema>> {
+    match table.snapshot_at(at).await? {
+        Some(snapshot) if *at != At::Newest => Ok(table.paimon().schema_of(snapshot.schema_id).await?.schema.clone()),
+        _ => Ok(table.schema().clone()),
     }
-    let ids = log.snapshot_ids().await?;
-    let hint = match (ids.first(), ids.last()) {
-        (Some(first), Some(last)) => format!("there are {first} to {last}; `table-cli snapshots` lists them"),
-        _ => "the table has no snapshot yet".to_owned(),
-    };
-    Err(Error::invalid(format!("there is no snapshot {id}")).at(table.url()).hint(hint))
 }
 
 /// `id BIGINT NOT NULL`, one for each column.
@@ -49,9 +35,9 @@ pub(crate) fn columns_of(schema: &Schema) -> Vec<Value> {
 }
 
 /// `schema`.
-pub(crate) async fn schema(args: TableArgs, output: &mut Output) -> Result<(), Failed> {
-    let table = open(&args).await?;
-    let schema = table.schema();
+pub(crate) async fn schema(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
+    let table = open(&args.table).await?;
+    let schema = schema_at(&table, &args.when.at()).await?;
     let mut rows = output.rows(Columns::new(["id", "name", "type", "partition", "description"]));
     for field in &schema.fields {
         rows.push(vec![
@@ -91,7 +77,8 @@ pub(crate) async fn snapshots(args: SnapshotsArgs, output: &mut Output) -> Resul
 /// `snapshot`.
 pub(crate) async fn snapshot(args: SnapshotArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let s = pick(&table, args.id).await?.ok_or_else(|| Error::invalid("the table has no snapshot yet").at(table.url()))?;
+    let at = args.id.map_or(At::Newest, At::Snapshot);
+    let s = table.snapshot_at(&at).await?.ok_or_else(|| Error::invalid("the table has no snapshot yet").at(table.url()))?;
     let properties = s.properties.iter().flatten().map(|(k, v)| (k.clone(), Value::text(v))).collect();
     output.one(vec![
         ("id", Value::Count(s.id)),
@@ -118,11 +105,13 @@ fn watermark(s: &Snapshot) -> Value {
 }
 
 /// `info`.
-pub(crate) async fn info(args: TableArgs, output: &mut Output) -> Result<(), Failed> {
-    let table = open(&args).await?;
-    let (schema, log) = (table.schema(), table.paimon());
-    let all = log.snapshots().await?;
-    let latest = all.last();
+pub(crate) async fn info(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
+    let table = open(&args.table).await?;
+    let at = args.when.at();
+    let (schema, log) = (schema_at(&table, &at).await?, table.paimon());
+    let ids = log.snapshot_ids().await?;
+    let found = table.snapshot_at(&at).await?;
+    let latest = found.as_ref();
     let files = match latest {
         Some(snapshot) => log.files_at(snapshot).await?,
         None => Vec::new(),
@@ -134,11 +123,13 @@ pub(crate) async fn info(args: TableArgs, output: &mut Output) -> Result<(), Fai
         ("location", Value::text(table.url())),
         ("format", Value::text(table.format())),
         ("schema_id", Value::Count(schema.id)),
-        ("columns", Value::List(columns_of(schema))),
+        ("columns", Value::List(columns_of(&schema))),
         ("partition_by", texts(&schema.partition_by)),
         ("bucket", Value::text(options.get("bucket").map_or("-1", String::as_str))),
         ("options", Value::Map(options.iter().map(|(k, v)| (k.clone(), Value::text(v))).collect())),
-        ("snapshots", Value::or_null(all.first().zip(latest), |(first, last)| range(first.id, last.id))),
+        ("snapshots", Value::or_null(ids.first().zip(ids.last()), |(first, last)| range(*first, *last))),
+        ("tags", texts(&log.tag_names().await?)),
+        ("snapshot", of_latest(|s| Value::Count(s.id))),
         ("user", of_latest(|s| Value::text(&s.commit_user))),
         ("identifier", of_latest(|s| Value::Identifier(s.commit_identifier))),
         ("kind", of_latest(|s| Value::text(&s.commit_kind.0))),

@@ -186,6 +186,11 @@ impl Plan {
     pub fn schema(&self) -> &Arc<Schema> {
         self.scan.schema()
     }
+    /// Only the files for which `keep` is true.
+    pub fn only(mut self, keep: impl Fn(&ScanFile) -> bool) -> Plan {
+        self.files.retain(|f| keep(f));
+        self
+    }
     /// The rows, batch by batch. They may be read again.
     pub fn rows(&self) -> Result<Rows> {
         self.scan.read(self.files.clone())
