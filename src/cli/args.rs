@@ -76,7 +76,9 @@ Examples:
 --at changes what is said of columns, rows and files; options, consumers and registrations are those of now.")]
     Info(LookArgs),
     /// The columns of a table
-    #[command(after_help = "Examples:\n  table-cli schema ./lake/shop.db/orders\n  table-cli schema ./lake/shop.db/orders --at 2026-01-31T12:00:00Z")]
+    #[command(
+        after_help = "Examples:\n  table-cli schema ./lake/shop.db/orders\n  table-cli schema ./lake/shop.db/orders --at 2026-01-31T12:00:00Z"
+    )]
     Schema(LookArgs),
     Snapshots(SnapshotsArgs),
     Snapshot(SnapshotArgs),

@@ -74,7 +74,8 @@ pub(crate) async fn partitions(args: LookArgs, output: &mut Output) -> Result<()
 /// `manifests`.
 pub(crate) async fn manifests(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let columns = ["manifest", "list", "size", "files_added", "files_removed", "schema_id", "partition_min", "partition_max", "partition_nulls"];
+    let columns =
+        ["manifest", "list", "size", "files_added", "files_removed", "schema_id", "partition_min", "partition_max", "partition_nulls"];
     let mut rows = output.rows(Columns::new(columns));
     if let Some(snapshot) = table.snapshot_at(&args.when.at()).await? {
         for (list, name) in [("base", &snapshot.base_manifest_list), ("delta", &snapshot.delta_manifest_list)] {
@@ -107,9 +108,8 @@ fn bounds(table: &Table, meta: &ManifestMeta) -> Result<[Value; 3]> {
     let types = || fields.iter().map(|f| &f.data_type);
     let values = |bytes: &[u8]| -> Result<Value> {
         let decoded = row::decode(bytes, types()).map_err(|e| e.at(&meta.name))?;
-        let one = |(f, v): (&&crate::schema::Field, &Option<Scalar>)| {
-            (f.name.clone(), Value::or_null(v.as_ref(), |v| scalar(&f.data_type, v)))
-        };
+        let one =
+            |(f, v): (&&crate::schema::Field, &Option<Scalar>)| (f.name.clone(), Value::or_null(v.as_ref(), |v| scalar(&f.data_type, v)));
         Ok(Value::Map(fields.iter().zip(&decoded).map(one).collect()))
     };
     let stats = &meta.partition_stats;

@@ -9,6 +9,8 @@ pub(crate) mod shape;
 mod widen;
 
 #[cfg(test)]
+mod property_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod types_tests;

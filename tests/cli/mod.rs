@@ -1,6 +1,7 @@
 //! `table-cli` from the outside: output forms, exit codes, help.
 
 mod checking;
+mod choosing;
 mod looking;
 mod signals;
 
@@ -16,7 +17,10 @@ const COMMANDS: &[&str] = &[
     "schema",
     "snapshots",
     "snapshot",
+    "manifests",
     "files",
+    "partitions",
+    "diff",
     "cat",
     "count",
     "checkpoints",
@@ -162,7 +166,9 @@ fn an_error_says_what_where_and_what_next() {
 #[test]
 fn a_place_without_a_table_is_refused_by_every_command_that_looks() {
     let lake = Lake::new();
-    for command in ["info", "schema", "snapshots", "snapshot", "files", "cat", "count", "audit", "verify", "dead-letters"] {
+    for command in
+        ["info", "schema", "snapshots", "snapshot", "manifests", "files", "partitions", "cat", "count", "audit", "verify", "dead-letters"]
+    {
         let ran = run(&[command, &lake.table()]);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{command}: {}", ran.err);
         assert!(ran.err.starts_with("error: ") && ran.err.contains(&lake.table()), "{command}: {}", ran.err);

@@ -26,7 +26,7 @@ pub(super) fn memory() -> Store {
     Store::open("memory://scan", &Env::real(), StoreOptions::default()).unwrap()
 }
 
-fn schema(id: u64, columns: &[(i32, &str, DataType)], partition_by: &[&str]) -> Arc<Schema> {
+pub(super) fn schema(id: u64, columns: &[(i32, &str, DataType)], partition_by: &[&str]) -> Arc<Schema> {
     let field = |(id, name, data_type): &(i32, &str, DataType)| Field {
         id: *id,
         name: (*name).to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn writer(store: &Store, schema: &Arc<Schema>, options: WriterOptions
     FileWriter::new(store.clone(), schema.clone(), Arc::new(Flat), CommitUser::new("u"), options).unwrap()
 }
 
-async fn write(store: &Store, schema: &Arc<Schema>, columns: Vec<ArrayRef>, stats: StatsMode) -> Vec<ScanFile> {
+pub(super) async fn write(store: &Store, schema: &Arc<Schema>, columns: Vec<ArrayRef>, stats: StatsMode) -> Vec<ScanFile> {
     let options = WriterOptions { stats, ..Default::default() };
     let mut writer = writer(store, schema, options);
     writer.write(&RecordBatch::try_new(schema.to_arrow(), columns).unwrap()).await.unwrap();
