@@ -32,7 +32,7 @@ pub enum OnNewField {
     /// Leave it out.
     #[default]
     Ignore,
-    /// The record is a reject. Fields of every object that columns reach into count, not only those at the top.
+    /// The record is a reject. Fields of every object that columns reach into count, and those of every ROW, not only those at the top.
     Reject,
 }
 
