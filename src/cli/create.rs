@@ -104,16 +104,18 @@ fn parse_columns(text: &str) -> Result<Vec<Field>> {
     Ok(fields)
 }
 
-/// Commas in brackets and backticks do not count.
+/// Commas in brackets and quotes do not count.
 fn split_at_commas(text: &str) -> Vec<&str> {
-    let (mut depth, mut quoted, mut start) = (0_i32, false, 0);
+    let (mut depth, mut quote, mut start) = (0_i32, None, 0);
     let mut parts = Vec::new();
     for (i, c) in text.char_indices() {
         match c {
-            '`' => quoted = !quoted,
-            '(' if !quoted => depth += 1,
-            ')' if !quoted => depth -= 1,
-            ',' if !quoted && depth <= 0 => {
+            c if quote == Some(c) => quote = None,
+            _ if quote.is_some() => {}
+            '`' | '\'' => quote = Some(c),
+            '(' | '<' => depth += 1,
+            ')' | '>' => depth -= 1,
+            ',' if depth <= 0 => {
                 parts.push(&text[start..i]);
                 start = i + 1;
             }
@@ -127,12 +129,18 @@ fn split_at_commas(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::DataType;
 
     #[test]
     fn columns_are_split_outside_of_brackets_and_backticks() {
         let fields = parse_columns("id BIGINT NOT NULL, amount\tDECIMAL(10, 2),`odd, name` STRING").unwrap();
         let texts: Vec<String> = fields.iter().map(|f| format!("{}:{}:{}:{}", f.id, f.name, f.data_type, f.nullable)).collect();
         assert_eq!(texts, ["0:id:BIGINT:false", "1:amount:DECIMAL(10, 2):true", "2:odd, name:STRING:true"]);
+        let nested = "a ARRAY<INT>, r ROW<x MAP<STRING, DECIMAL(3, 1)>, `y>,` INT 'one, two>'> NOT NULL, z INT";
+        let fields = parse_columns(nested).unwrap();
+        assert_eq!(fields.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["a", "r", "z"]);
+        let DataType::Row(inner) = &fields[1].data_type else { panic!("{}", fields[1].data_type) };
+        assert_eq!((inner.len(), inner[1].name.as_str(), fields[1].nullable), (2, "y>,", false));
     }
 
     #[test]

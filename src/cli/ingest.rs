@@ -160,7 +160,7 @@ fn show(plan: &Plan, output: &mut Output) -> Result<(), Failed> {
             None => output.text(&format!("{}: there is nothing to read yet", sink.url))?,
             Some(batch) => {
                 output.text(&format!("the first rows of {}:", sink.url))?;
-                let cells = Cells::new(batch)?;
+                let cells = Cells::new(batch, &sink.schema);
                 let mut rows = output.rows(Columns::new(cells.names()));
                 for row in 0..batch.num_rows() {
                     rows.push(cells.row(row))?;
@@ -193,7 +193,7 @@ fn show_as_rows(plan: &Plan, output: &mut Output) -> Result<(), Failed> {
 
 fn sample(sink: &PlanSink) -> Result<Value> {
     let Some(batch) = &sink.rows else { return Ok(Value::Null) };
-    let cells = Cells::new(batch)?;
+    let cells = Cells::new(batch, &sink.schema);
     let row = |i| Value::Map(cells.names().map(str::to_owned).zip(cells.row(i)).collect());
     Ok(Value::List((0..batch.num_rows()).map(row).collect()))
 }

@@ -61,6 +61,8 @@ pub(crate) enum Value {
     Identifier(i64),
     List(Vec<Value>),
     Map(Vec<(String, Value)>),
+    /// A list or a map that is JSON in every form.
+    Json(Box<Value>),
 }
 
 impl Value {
@@ -71,6 +73,14 @@ impl Value {
     /// The value, or null.
     pub(crate) fn or_null<T>(value: Option<T>, make: impl FnOnce(T) -> Value) -> Value {
         value.map_or(Value::Null, make)
+    }
+
+    /// As the key of a JSON object.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Value::Text(text) => text.clone(),
+            other => serde_json::to_string(other).unwrap_or_default().trim_matches('"').to_owned(),
+        }
     }
 
     fn is_number(&self) -> bool {
@@ -101,6 +111,7 @@ impl Value {
             Value::Identifier(END_OF_INPUT) => "end of input".to_owned(),
             Value::Identifier(v) => v.to_string(),
             Value::List(all) => readable(&all.iter().map(Value::shown).collect::<Vec<_>>().join(", ")),
+            Value::Json(v) => readable(&serde_json::to_string(v).unwrap_or_default()),
             Value::Map(all) => readable(&all.iter().map(|(k, v)| format!("{k}={}", v.shown())).collect::<Vec<_>>().join(", ")),
         }
     }
@@ -118,7 +129,7 @@ impl Value {
             Value::Size(v) => v.to_string(),
             Value::Age(v) => v.to_string(),
             Value::Identifier(v) => v.to_string(),
-            Value::List(_) | Value::Map(_) => csv_text(&serde_json::to_string(self).unwrap_or_default()),
+            Value::List(_) | Value::Map(_) | Value::Json(_) => csv_text(&serde_json::to_string(self).unwrap_or_default()),
             Value::Time(v) => instant(*v, RFC_3339),
             Value::Bool(_) | Value::Int(_) | Value::Count(_) | Value::Float(_) | Value::Double(_) => self.shown(),
         }
@@ -148,6 +159,7 @@ impl Serialize for Value {
                 all.iter().try_for_each(|v| list.serialize_element(v))?;
                 list.end()
             }
+            Value::Json(v) => v.serialize(s),
             Value::Map(all) => object(s, all.iter().map(|(k, v)| (k.as_str(), v))),
         }
     }

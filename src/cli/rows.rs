@@ -11,6 +11,7 @@ use crate::cli::tables::open;
 use crate::condition::Condition;
 use crate::error::{Error, Result};
 use crate::pipeline::file::PipelineFile;
+use crate::schema::Schema;
 use crate::stream::dead_letters::columns;
 use crate::table::{Table, TableScan, scan};
 
@@ -81,14 +82,23 @@ pub(crate) async fn dead_letters(args: DeadLettersArgs, output: &mut Output) -> 
 /// All rows. `raw`: bytes are text where they are UTF-8.
 pub(crate) async fn print(mut batches: scan::Rows, raw: bool, output: &mut Output) -> Result<(), Failed> {
     let mut rows = output.rows(Columns::new(batches.schema().fields().iter().map(|f| f.name().as_str())));
+<<<<<<< HEAD
     while let Some(batch) = batches.next().await? {
         print_batch(&batch, raw, &mut rows)?;
+=======
+    let mut left = limit.unwrap_or(u64::MAX);
+    while left > 0 {
+        let Some(batch) = batches.next().await? else { break };
+        let some = batch.slice(0, batch.num_rows().min(usize::try_from(left).unwrap_or(usize::MAX)));
+        left -= some.num_rows() as u64;
+        print_batch(&some, table.schema(), raw, &mut rows)?;
+>>>>>>> 3d4d61c (Check values at every depth, show nested ones, and take batches with other inner names)
     }
     rows.finish()
 }
 
-fn print_batch(batch: &RecordBatch, raw: bool, rows: &mut Rows<'_>) -> Result<(), Failed> {
-    let cells = Cells::new(batch)?;
+fn print_batch(batch: &RecordBatch, schema: &Schema, raw: bool, rows: &mut Rows<'_>) -> Result<(), Failed> {
+    let cells = Cells::new(batch, schema);
     for i in 0..batch.num_rows() {
         let mut row = cells.row(i);
         if raw {

@@ -221,3 +221,6 @@ impl Place<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array as _, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
@@ -59,8 +59,9 @@ pub(super) struct FileFormat {
 /// A column of the Parquet file; one column of the table has several when it is nested.
 struct Leaf {
     descr: ColumnDescPtr,
-    /// Position of the table's column.
+    /// Position of the table's column, and is it one of types within types?
     column: usize,
+    nested: bool,
     /// The way there, if it is INT96.
     way: Option<Way>,
 }
@@ -90,7 +91,10 @@ impl FileFormat {
         let root = physical::root(&schema).map_err(failed)?;
         let descr = SchemaDescriptor::new(root.clone());
         let ways = schema.fields.iter().flat_map(|f| ways(&f.data_type, f.nullable));
-        let leaf = |(i, way)| Leaf { descr: descr.column(i), column: descr.get_column_root_idx(i), way };
+        let leaf = |(i, way)| {
+            let column = descr.get_column_root_idx(i);
+            Leaf { descr: descr.column(i), column, nested: schema.fields[column].data_type.is_nested(), way }
+        };
         let leaves: Vec<Leaf> = ways.enumerate().map(leaf).collect();
         let properties = Arc::new(properties(&schema, &options, &leaves)?.build());
         let next = Next {
@@ -301,8 +305,8 @@ pub(super) struct Encoder {
     file: SerializedFileWriter<Pieces>,
     /// The row group that takes rows, with its number of rows.
     group: Option<(Vec<LeafEncoder>, usize)>,
-    /// Of each column of the table; nested ones have none.
-    stats: Vec<Option<Gathered>>,
+    /// Of each column of the table.
+    stats: Vec<Gathered>,
     rows: u64,
     /// Bytes of a row, where they were most.
     widest: usize,
@@ -321,11 +325,7 @@ pub(super) struct Encoded {
 impl Encoder {
     pub(super) fn new(format: &Arc<FileFormat>) -> Result<Encoder> {
         let file = SerializedFileWriter::new(Pieces::default(), format.root.clone(), format.properties.clone()).map_err(failed)?;
-        let stats = format.schema.fields.iter().map(|f| {
-            // Java has none of nested columns either: those of a leaf are not those of the column.
-            (!f.data_type.is_nested()).then(|| Gathered::new(f, format.options.stats_mode(&f.name)))
-        });
-        let stats = stats.collect();
+        let stats = format.schema.fields.iter().map(|f| Gathered::new(f, format.options.stats_mode(&f.name))).collect();
         Ok(Encoder { format: format.clone(), file, group: None, stats, rows: 0, widest: 0 })
     }
 
@@ -336,7 +336,11 @@ impl Encoder {
         }
         let Some((encoders, rows)) = &mut self.group else { return Ok(()) };
         let mut encoders = encoders.iter_mut();
-        for (field, array) in self.format.arrow.fields().iter().zip(batch.columns()) {
+        for ((field, array), stats) in self.format.arrow.fields().iter().zip(batch.columns()).zip(&mut self.stats) {
+            if array.data_type().is_nested() {
+                // What the leaves say of nulls is not what the column says.
+                stats.add_nulls(array.null_count());
+            }
             for leaf in compute_leaves(field, array).map_err(failed)? {
                 match encoders.next() {
                     Some(LeafEncoder::Arrow(writer)) => writer.write(&leaf).map_err(failed)?,
@@ -374,8 +378,8 @@ impl Encoder {
             if dictionary_was_useless(metadata) {
                 self.format.go_plain(i);
             }
-            if let Some(Some(stats)) = self.stats.get_mut(leaf.column) {
-                stats.add(metadata.statistics(), rows as u64);
+            if !leaf.nested {
+                self.stats[leaf.column].add(metadata.statistics(), rows as u64);
             }
             chunk.append(&mut group).map_err(failed)?;
         }
@@ -423,7 +427,7 @@ impl Encoder {
         self.file.flush().map_err(|e| failed(e.into()))?;
         let size = self.file.bytes_written() as u64;
         let pieces = self.file.inner_mut().take();
-        let stats = self.stats.into_iter().flatten().filter_map(Gathered::finish).collect();
+        let stats = self.stats.into_iter().filter_map(Gathered::finish).collect();
         Ok(Encoded { pieces, size, rows: self.rows, stats })
     }
 }

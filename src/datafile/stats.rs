@@ -48,6 +48,11 @@ impl Gathered {
         };
     }
 
+    /// Takes in nulls of a column of types within types: it has no bounds, and its chunks do not say how many nulls it has.
+    pub(super) fn add_nulls(&mut self, nulls: usize) {
+        self.nulls = self.nulls.map(|sum| sum + nulls as u64);
+    }
+
     /// The column's statistics in the wanted mode; `None`: it has none.
     pub(super) fn finish(self) -> Option<ColumnStats> {
         let (min, max) = match (self.range, self.mode) {

@@ -21,6 +21,8 @@ use crate::format::{ColumnStats, CommitMessage, CommitUser, DataFile};
 use crate::schema::{DataType, Field, Schema};
 use crate::store::{Durability, Store, StoreOptions};
 
+mod nested;
+
 /// One folder for each partition; refuses the partition `bad` and, when told so, every file but the first.
 struct Folders {
     only_first: bool,

@@ -161,6 +161,22 @@ impl DataType {
         matches!(self, DataType::Array(_) | DataType::Map(..) | DataType::Multiset(_) | DataType::Row(_))
     }
 
+    /// The same type, whatever the ids and comments of the fields of its ROWs are? The nullability of keys, which are never null, does not
+    /// count either.
+    pub fn is_same(&self, other: &DataType) -> bool {
+        let item = |a: &Item, b: &Item| a.nullable == b.nullable && a.data_type.is_same(&b.data_type);
+        match (self, other) {
+            (DataType::Array(a), DataType::Array(b)) => item(a, b),
+            (DataType::Multiset(a), DataType::Multiset(b)) => a.data_type.is_same(&b.data_type),
+            (DataType::Map(ak, av), DataType::Map(bk, bv)) => ak.data_type.is_same(&bk.data_type) && item(av, bv),
+            (DataType::Row(a), DataType::Row(b)) => {
+                let field = |(a, b): (&Field, &Field)| a.name == b.name && a.nullable == b.nullable && a.data_type.is_same(&b.data_type);
+                a.len() == b.len() && a.iter().zip(b).all(field)
+            }
+            (a, b) => a == b,
+        }
+    }
+
     /// This type with its ROW fields numbered, `next` being the id of the next one: an outer field before its inner ones, one field after
     /// the other, as Paimon does.
     pub(crate) fn numbered(&self, next: &mut i32) -> DataType {

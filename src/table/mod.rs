@@ -142,7 +142,7 @@ impl Table {
                         "add the column to the table, or take it out of `columns`",
                     );
                 }
-                Some(has) if has.data_type != wanted.data_type || has.nullable != wanted.nullable => {
+                Some(has) if !has.data_type.is_same(&wanted.data_type) || has.nullable != wanted.nullable => {
                     return differs(
                         format!("column `{}` is {} in the table and {} in `columns`", wanted.name, has.type_text(), wanted.type_text()),
                         "write the table's type in `columns`",

@@ -106,3 +106,6 @@ fn renamed(array: &ArrayRef, column: Option<&Field>) -> Result<ArrayRef> {
     check_column(column, &array)?;
     fits(&array, &loose.data_type, column)
 }
+
+#[cfg(test)]
+mod tests;

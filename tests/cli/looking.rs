@@ -140,6 +140,28 @@ fn a_dry_run_shows_five_rows_and_writes_nothing() {
 }
 
 #[test]
+fn a_table_of_nested_types_is_created_once_and_shown_as_it_was_written() {
+    let lake = Lake::new();
+    let table = lake.path("nested");
+    let columns = "id BIGINT NOT NULL, tags ARRAY<STRING NOT NULL>, at TIME(0), \
+        r ROW<x INT NOT NULL, `a b` MAP<STRING, DECIMAL(10, 2)>> NOT NULL, n MULTISET<INT>, t TIMESTAMP(9) WITH LOCAL TIME ZONE, b BINARY(3)";
+    let create = ["create", &table, "--columns", columns, "--if-not-exists"];
+    assert_eq!(rows(&create)[0]["created"], true);
+    // The fields of `r` have ids in the table and none on the command line.
+    assert_eq!(rows(&create)[0]["created"], false);
+    let shown: Vec<String> =
+        rows(&["schema", &table]).iter().map(|c| format!("{} {}", c["name"].as_str().unwrap(), c["type"].as_str().unwrap())).collect();
+    assert_eq!(shown.join(", "), columns);
+    assert_eq!(rows(&["info", &table])[0]["columns"].as_array().unwrap().len(), 7);
+    let ids: Vec<i64> = rows(&["schema", &table]).iter().map(|c| c["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 6, 7, 8]);
+    let other = columns.replace("x INT NOT NULL", "x INT");
+    let refused = run(&["create", &table, "--columns", &other, "--if-not-exists"]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("column `r` is ROW<x INT NOT NULL"), "{}", refused.err);
+}
+
+#[test]
 fn a_table_is_created_once() {
     let lake = Lake::new();
     let table = lake.path("t");

@@ -253,7 +253,7 @@ fn show(
     if shown.len() >= SHOWN || !hashes.iter().any(|hash| wanted.contains(hash)) {
         return Ok(());
     }
-    let cells = Cells::new(batch)?;
+    let cells = Cells::untyped(batch);
     for (row, _) in hashes.iter().enumerate().filter(|(_, hash)| wanted.contains(*hash)) {
         let value = Value::Map(cells.names().map(str::to_owned).zip(cells.row(row)).collect());
         if shown.len() < SHOWN && !shown.iter().any(|(_, known)| *known == value) {
