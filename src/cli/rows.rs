@@ -81,18 +81,10 @@ pub(crate) async fn dead_letters(args: DeadLettersArgs, output: &mut Output) -> 
 
 /// All rows. `raw`: bytes are text where they are UTF-8.
 pub(crate) async fn print(mut batches: scan::Rows, raw: bool, output: &mut Output) -> Result<(), Failed> {
+    let schema = batches.table_schema().clone();
     let mut rows = output.rows(Columns::new(batches.schema().fields().iter().map(|f| f.name().as_str())));
-<<<<<<< HEAD
     while let Some(batch) = batches.next().await? {
-        print_batch(&batch, raw, &mut rows)?;
-=======
-    let mut left = limit.unwrap_or(u64::MAX);
-    while left > 0 {
-        let Some(batch) = batches.next().await? else { break };
-        let some = batch.slice(0, batch.num_rows().min(usize::try_from(left).unwrap_or(usize::MAX)));
-        left -= some.num_rows() as u64;
-        print_batch(&some, table.schema(), raw, &mut rows)?;
->>>>>>> 3d4d61c (Check values at every depth, show nested ones, and take batches with other inner names)
+        print_batch(&batch, &schema, raw, &mut rows)?;
     }
     rows.finish()
 }

@@ -305,6 +305,11 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// The table's schema under which the rows are read: the types that Arrow does not tell apart.
+    pub fn table_schema(&self) -> &Arc<Schema> {
+        &self.scan.schema
+    }
+
     /// The next batch, never empty; `None` at the end. `Data`: a file is missing, damaged or not what its schema says. `Invalid`: a column
     /// has had a type since the file was written that it was not widened to. `Unavailable`: the snapshot expired meanwhile.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
