@@ -32,8 +32,10 @@ const ROW_GROUP_ROWS: usize = 1 << 20;
 const PLAIN_GROUPS: u8 = 30;
 /// Fewer values say nothing about whether a dictionary pays.
 const ENOUGH_TO_TELL: u64 = 1000;
-/// What an encoder holds for each leaf that its own count leaves out, measured, in bytes: mostly an idle compressor.
+/// What an encoder holds for each leaf that its own count leaves out, measured, in bytes: pages, and an idle compressor,
 const LEAF_BYTES: usize = 9 << 10;
+/// and with zstd a decompressor that nobody uses.
+const ZSTD_LEAF_BYTES: usize = 96 << 10;
 /// What its own count has for a leaf without values, in bytes: mostly the hash table of a dictionary.
 const EMPTY_LEAF_BYTES: usize = 80 << 10;
 /// A leaf that holds so many bytes has compressed a page, or soon will.
@@ -240,6 +242,10 @@ fn dictionary_was_useless(chunk: &ColumnChunkMetaData) -> bool {
     chunk.dictionary_page_offset().is_some() && values >= ENOUGH_TO_TELL && encoded > plain / 10 * 8
 }
 
+fn leaf_bytes(compression: Compression) -> usize {
+    LEAF_BYTES + if matches!(compression, Compression::Zstd(_)) { ZSTD_LEAF_BYTES } else { 0 }
+}
+
 /// Bytes that a compressor holds from its first page on, by its level; an estimate.
 fn workspace(compression: Compression) -> usize {
     match compression {
@@ -362,7 +368,7 @@ impl Encoder {
 
     /// Bytes of rows for which an encoder is worth having: it holds that much for nothing.
     pub(super) fn worth(format: &FileFormat) -> usize {
-        format.leaves.len() * LEAF_BYTES * 2
+        format.leaves.len() * leaf_bytes(format.options.compression)
     }
 
     /// Closes the row group that takes rows, if any; its bytes can be taken then.
@@ -401,10 +407,11 @@ impl Encoder {
     /// the greatest value for the statistics.
     pub(super) fn group_memory(&self) -> usize {
         let Some((encoders, _)) = &self.group else { return 0 };
-        let workspace = workspace(self.format.options.compression);
+        let compression = self.format.options.compression;
+        let (idle, workspace) = (leaf_bytes(compression), workspace(compression));
         let leaf = |encoder: &LeafEncoder| {
             let counted = encoder.memory();
-            counted + LEAF_BYTES + if counted >= COMPRESSING { workspace } else { 0 }
+            counted + idle + if counted >= COMPRESSING { workspace } else { 0 }
         };
         encoders.iter().map(leaf).sum::<usize>() + 2 * self.widest
     }
