@@ -346,10 +346,10 @@ async fn what_is_not_allowed_on_disk_is_said_at_once() {
         let root = tempfile::tempdir().unwrap();
         let faulty = Faulty::new(errno, u32::MAX, |op| matches!(op, DiskOp::CreateFile(_)));
         let store = local(root.path(), faulty.options());
-        let started = store.env().monotonic();
+        let started = std::time::Instant::now();
         let error = store.put_new("a", bytes("x")).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
-        assert!(store.env().monotonic() - started < Duration::from_secs(5), "it was tried again");
+        assert!(started.elapsed() < Duration::from_secs(5), "it was tried again");
         assert!(error.next_step().is_some_and(|hint| hint.contains("let the user")), "{error}");
     }
 }
