@@ -16,6 +16,7 @@ mod partitions;
 pub(crate) mod quirks;
 pub(crate) mod readers;
 mod replay;
+mod travel;
 mod types;
 mod values;
 
