@@ -6,6 +6,7 @@
 //!
 //! Expected values are the tests' own lists; the pipeline that writes runs in this process. `quirks` lists what readers get wrong.
 
+mod buckets;
 mod checked;
 mod crash;
 mod dataset;

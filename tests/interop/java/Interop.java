@@ -157,6 +157,8 @@ public class Interop {
                 return Probe.buckets(q);
             case "directories":
                 return Probe.directories(q);
+            case "compact_buckets":
+                return Probe.compactBuckets(q);
             default:
                 throw new IllegalArgumentException("unknown cmd: " + cmd);
         }

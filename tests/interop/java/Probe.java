@@ -6,6 +6,7 @@ import java.util.Map;
 import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.serializer.InternalRowSerializer;
+import org.apache.paimon.disk.IOManager;
 import org.apache.paimon.fs.Path;
 import org.apache.paimon.fs.local.LocalFileIO;
 import org.apache.paimon.schema.TableSchema;
@@ -14,26 +15,35 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.Arra
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.FileStoreTableFactory;
+import org.apache.paimon.table.sink.BatchTableCommit;
+import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.FixedBucketRowKeyExtractor;
+import org.apache.paimon.table.source.DataSplit;
+import org.apache.paimon.table.source.Split;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.DataTypeJsonParser;
 
 /** Asks Java Paimon where rows would go, without writing any: to which bucket, and under which partition directory. */
 class Probe {
-    /** {"columns": [[name, type]], "options": {...}, "rows": [[...]]}: the bucket of each row. */
+    /** {"columns": [[name, type]], "options": [{...}], "rows": [[...]]}: for each set of options the bucket of each row. */
     static ObjectNode buckets(JsonNode q) {
         List<DataField> fields = fields(q);
-        Map<String, String> options = new HashMap<>();
-        q.get("options").fields().forEachRemaining(e -> options.put(e.getKey(), e.getValue().asText()));
-        TableSchema schema =
-                new TableSchema(0, fields, fields.size(), Interop.strings(q.path("partition")), new ArrayList<>(), options, "");
-        FixedBucketRowKeyExtractor extractor = new FixedBucketRowKeyExtractor(schema);
+        List<GenericRow> rows = new ArrayList<>();
+        q.get("rows").forEach(r -> rows.add(row(fields, r)));
         ObjectNode a = Interop.N.objectNode();
-        ArrayNode buckets = a.putArray("buckets");
-        for (JsonNode r : q.get("rows")) {
-            extractor.setRecord(row(fields, r));
-            buckets.add(extractor.bucket());
+        ArrayNode all = a.putArray("buckets");
+        for (JsonNode set : q.get("options")) {
+            Map<String, String> options = new HashMap<>();
+            set.fields().forEachRemaining(e -> options.put(e.getKey(), e.getValue().asText()));
+            TableSchema schema = new TableSchema(
+                    0, fields, fields.size(), Interop.strings(q.path("partition")), new ArrayList<>(), options, "");
+            FixedBucketRowKeyExtractor extractor = new FixedBucketRowKeyExtractor(schema);
+            ArrayNode buckets = all.addArray();
+            for (GenericRow r : rows) {
+                extractor.setRecord(r);
+                buckets.add(extractor.bucket());
+            }
         }
         return a;
     }
@@ -54,6 +64,25 @@ class Probe {
                 out.addObject().put("error", Interop.describe(e));
             }
         }
+        return a;
+    }
+
+    /** {"table": path}: Java's own compaction of every bucket of a table with fixed buckets; "compacted" files, "snapshot". */
+    static ObjectNode compactBuckets(JsonNode q) throws Exception {
+        FileStoreTable table = Interop.open(q);
+        ObjectNode a = Interop.N.objectNode();
+        int files = 0;
+        try (BatchTableWrite write = table.newBatchWriteBuilder().newWrite(); BatchTableCommit commit = table.newBatchWriteBuilder().newCommit()) {
+            write.withIOManager(IOManager.create(System.getProperty("java.io.tmpdir")));
+            for (Split split : table.newReadBuilder().newScan().plan().splits()) {
+                DataSplit s = (DataSplit) split;
+                files += s.dataFiles().size();
+                write.compact(s.partition(), s.bucket(), true);
+            }
+            commit.commit(write.prepareCommit());
+        }
+        a.put("compacted", files);
+        a.put("snapshot", Interop.open(q).snapshotManager().latestSnapshotId());
         return a;
     }
 
