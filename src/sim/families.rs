@@ -150,7 +150,12 @@ fn even(_: &str, offset: u64) -> bool {
 }
 
 fn sink(name: &'static str) -> SimSink {
-    SimSink { name, keep: every, partitioned: false }
+    SimSink { name, keep: every, partitioned: false, buckets: 0 }
+}
+
+/// Two buckets in each of two partitions.
+fn bucketed() -> SimSink {
+    SimSink { partitioned: true, buckets: 2, ..sink("one") }
 }
 
 /// The shapes of a pipeline: name and setup.
@@ -161,7 +166,8 @@ pub fn shapes() -> Vec<(&'static str, Setup)> {
         ("two", Setup { sinks: vec![sink("one"), SimSink { keep: even, ..sink("two") }], ..one.clone() }),
         ("dead", Setup { dead_letters: true, ..one.clone() }),
         ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(400), ..one.clone() }),
-        ("merge", merging(one)),
+        ("merge", merging(one.clone())),
+        ("buckets", merging(Setup { sinks: vec![bucketed()], ..one })),
     ]
 }
 
@@ -266,6 +272,29 @@ pub fn interleavings_by_seed(count: u64) -> Family {
     }
 }
 
+/// Two live processes over partitions and buckets, and another engine that adds rows to the same buckets between any two calls.
+pub fn buckets(faults: u8, preemptions: u8, outside: u8) -> Family {
+    let over = |setup: Setup| merging(Setup { sinks: vec![bucketed()], ..setup });
+    let mut scenarios: Vec<Scenario> = pairs(faults, preemptions)
+        .into_iter()
+        .map(|s| Scenario {
+            name: s.name.replace("pair-", "buckets-pair-"),
+            before: s.before.into_iter().map(|b| Before { setup: over(b.setup), ..b }).collect(),
+            slots: s.slots.into_iter().map(over).collect(),
+            last: over(s.last),
+            ..s
+        })
+        .collect();
+    let setup = over(Setup { input: vec![("a", 4)], ..Setup::default() });
+    let paused = Before { setup: Setup { at_end: AtEnd::Pause, input: vec![("a", 2)], ..setup.clone() }, until: None };
+    let budget = Budget { faults, preemptions: 0, outside };
+    for (name, before) in [("buckets-shared", vec![]), ("buckets-shared-resume", vec![paused])] {
+        let one = scenario(name.into(), before, vec![setup.clone()], budget);
+        scenarios.push(Scenario { outside: vec![Outside::Append, Outside::Expire], every_call: false, ..one });
+    }
+    Family { name: "buckets", how: How::Every { merge: true }, scenarios }
+}
+
 /// Snapshots expire between any two calls, others commit; pins are honoured.
 pub fn expiry(faults: u8, outside: u8) -> Family {
     let setup = Setup { input: vec![("a", 4)], ..Setup::default() };
@@ -344,7 +373,15 @@ pub enum Form {
 pub fn all(form: Form) -> Vec<Family> {
     match form {
         Form::Short => {
-            vec![singles(), interleavings(0, 2), interleavings_by_seed(500), expiry(0, 3), expiry_of_pairs(1, 1), unpinned(0, 3)]
+            vec![
+                singles(),
+                interleavings(0, 2),
+                interleavings_by_seed(500),
+                expiry(0, 3),
+                expiry_of_pairs(1, 1),
+                unpinned(0, 3),
+                buckets(0, 1, 2),
+            ]
         }
         Form::Long => vec![
             singles(),
@@ -357,6 +394,7 @@ pub fn all(form: Form) -> Vec<Family> {
             expiry_of_pairs(2, 1),
             unpinned(1, 2),
             Family { name: "pins removed, three acts", ..unpinned(0, 3) },
+            buckets(1, 1, 2),
         ],
         Form::Deep => vec![interleavings(1, 2), interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2, 2), unpinned(1, 3)],
     }

@@ -1,10 +1,13 @@
 //! What other engines do to a table between two of our calls.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use bytes::Bytes;
 
-use crate::format::CommitUser;
+use crate::error::Result;
+use crate::format::{CommitMessage, CommitUser};
 use crate::sim::effect::{Effect, Op};
 use crate::sim::process::at_once;
 use crate::sim::store::Objects;
@@ -19,8 +22,21 @@ pub enum Outside {
     ExpireAll,
     /// Commits an empty snapshot.
     Commit,
+    /// Adds one row of its own, [`FOREIGN`].
+    Append,
     /// Removes all consumers.
     Unpin,
+}
+
+/// The split of rows that are not of our input.
+pub const FOREIGN: &str = "foreign";
+
+async fn one_row(table: &Table, user: &CommitUser, id: i64) -> Result<Vec<CommitMessage>> {
+    let (split, part) = (StringArray::from(vec![FOREIGN]), StringArray::from(vec![format!("p{}", id % 2)]));
+    let columns: Vec<ArrayRef> = vec![Arc::new(split), Arc::new(Int64Array::from(vec![id])), Arc::new(part)];
+    let mut write = table.new_write(user)?;
+    write.write(&RecordBatch::try_new(table.schema().to_arrow(), columns)?).await?;
+    write.prepare_commit().await
 }
 
 fn ids(map: &BTreeMap<String, Bytes>, table: &str) -> Vec<u64> {
@@ -45,7 +61,7 @@ impl Outside {
         match self {
             Outside::Expire => ids.len() > 1 && pinned(map, table).is_none_or(|p| ids[0] < p),
             Outside::ExpireAll => ids.len() > 1,
-            Outside::Commit => map.contains_key(&format!("{table}/schema/schema-0")),
+            Outside::Commit | Outside::Append => map.contains_key(&format!("{table}/schema/schema-0")),
             Outside::Unpin => pinned(map, table).is_some(),
         }
     }
@@ -68,13 +84,15 @@ pub fn make(what: Outside, objects: &mut Objects, table: &str, number: u64) -> V
             let keys: Vec<String> = objects.map.keys().filter(|k| k.starts_with(&prefix)).cloned().collect();
             keys.into_iter().map(|key| remove(objects, key, false)).collect()
         }
-        Outside::Commit => {
+        Outside::Commit | Outside::Append => {
             let before = objects.map.clone();
             let _ = at_once(
                 objects,
                 async |store| {
                     let table = Table::open_in(store).await?;
-                    table.new_commit(&CommitUser::new("somebody")).commit(i64::try_from(number).unwrap_or(0), Vec::new()).await
+                    let (user, id) = (CommitUser::new("somebody"), i64::try_from(number).unwrap_or(0));
+                    let messages = if what == Outside::Append { one_row(&table, &user, id).await? } else { Vec::new() };
+                    table.new_commit(&user).commit(id, messages).await
                 },
                 table,
                 number,

@@ -43,6 +43,8 @@ pub struct SimSink {
     pub keep: Keep,
     /// By `part`?
     pub partitioned: bool,
+    /// Buckets, by `off`; 0: none.
+    pub buckets: u32,
 }
 
 /// Every row.
@@ -86,7 +88,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Setup {
-            sinks: vec![SimSink { name: "one", keep: every, partitioned: false }],
+            sinks: vec![SimSink { name: "one", keep: every, partitioned: false, buckets: 0 }],
             dead_letters: false,
             input: vec![("a", 5)],
             chunk: 2,
@@ -188,13 +190,14 @@ impl Life {
     }
 }
 
-/// The columns of every table of rows, and when its manifests are merged.
-pub fn spec(partitioned: bool, merge_at: Option<u32>) -> Result<TableSpec> {
+/// The table of a sink: its columns, how rows are spread, and when its manifests are merged.
+pub fn spec(sink: &SimSink, merge_at: Option<u32>) -> Result<TableSpec> {
     let fields = [(0, "split", "STRING NOT NULL"), (1, "off", "BIGINT NOT NULL"), (2, "part", "STRING NOT NULL")];
     let fields = fields.into_iter().map(|(id, name, text)| Field::parse(id, name, text)).collect::<Result<Vec<_>>>()?;
-    let options = merge_at.map(|n| ("manifest.merge-min-count".to_owned(), n.to_string())).into_iter().collect();
-    let spec = TableSpec::paimon(fields).options(options);
-    Ok(if partitioned { spec.partition_by(["part"]) } else { spec })
+    let buckets = [("bucket", sink.buckets.to_string()), ("bucket-key", "off".to_owned())].into_iter().filter(|_| sink.buckets > 0);
+    let merging = merge_at.map(|n| ("manifest.merge-min-count", n.to_string()));
+    let spec = TableSpec::paimon(fields).options(buckets.chain(merging).map(|(k, v)| (k.to_owned(), v)).collect());
+    Ok(if sink.partitioned { spec.partition_by(["part"]) } else { spec })
 }
 
 async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u64) -> Result<Report> {
@@ -212,7 +215,7 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
     let mut configured = Vec::new();
     let mut lanes = Vec::new();
     for (i, sink) in setup.sinks.iter().enumerate() {
-        let table = Table::open_or_create_in(life.store(sink.name), &spec(sink.partitioned, setup.merge_at)?).await?;
+        let table = Table::open_or_create_in(life.store(sink.name), &spec(sink, setup.merge_at)?).await?;
         let decoder = Box::new(ToRows { schema: table.schema().to_arrow(), keep: sink.keep, rejects: setup.dead_letters });
         lanes.push(Lane { sink: i, decoder, watermark: None });
         configured.push(Configured { role: Role::Sink, sink: Box::new(TableSink::new(table, PATIENCE)) as Box<dyn Sink> });

@@ -18,6 +18,7 @@
 //! | I10 | a pin is written or removed, a checkpoint appears | a pin is never above the owned floor and the user's newest snapshot, is there from the first `data` on, goes only when its lineage has ended in the table; a floor says the truth and is not expired |
 //! | I11 | a checkpoint or closing snapshot appears | after an `open` that goes back, all sinks are closed before the next; `closed-at` is what had landed |
 //! | I12 | a snapshot or checkpoint appears | every object that it names is there, with its true size and rows; record counts add up |
+//! | buckets | a snapshot appears | each row is in the bucket of its key; within a bucket the sequence numbers of an appended file are above those of every live file |
 //!
 //! [`Oracle::at_end`] reads each table anew and compares its rows with the input as a multiset. I5 is seen by [`Oracle::told`], which the simulated source calls.
 //! Not judged: dropped sinks that come back, backfills, `--resolve`, `--adopt`.

@@ -49,6 +49,19 @@ pub struct FileView {
     pub size: u64,
 }
 
+/// Where a file stands in its bucket, as a manifest says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceView {
+    /// The file, under the table's root.
+    pub path: String,
+    /// Its bucket.
+    pub bucket: i64,
+    /// How many there are; -1: none.
+    pub total: i64,
+    /// Least and greatest sequence number.
+    pub sequences: [i64; 2],
+}
+
 /// Live files by path.
 pub type Live = BTreeMap<String, FileView>;
 
@@ -75,6 +88,10 @@ pub struct SnapshotView {
     pub manifests: [Vec<String>; 2],
     /// Files that it adds.
     pub added: Vec<FileView>,
+    /// Where those stand.
+    pub places: Vec<PlaceView>,
+    /// The table's option `bucket`.
+    pub buckets: i64,
     /// Files that it removes.
     pub deleted: Vec<FileView>,
     /// Live files before it, as its base says.
@@ -102,6 +119,8 @@ struct Entry {
     adds: bool,
     partition: Vec<u8>,
     bucket: i64,
+    total: i64,
+    sequences: [i64; 2],
     name: String,
     rows: u64,
     size: u64,
@@ -113,6 +132,7 @@ struct Partitioning {
     columns: Vec<(String, String)>,
     null_name: String,
     directory: Option<String>,
+    buckets: i64,
 }
 
 /// Decoded objects, by content. Cheap to clone; clones share it.
@@ -222,6 +242,7 @@ impl Reader {
         };
         let mut live = Live::clone(&base);
         let (added, deleted) = self.apply(&mut live, &delta_list, &partitioning, objects).map_err(|e| format!("{what}: {e}"))?;
+        let places = self.places(&delta_list, &partitioning, objects)?;
         Ok(SnapshotView {
             id,
             bytes: bytes.clone(),
@@ -233,6 +254,8 @@ impl Reader {
             lists,
             manifests,
             added,
+            places,
+            buckets: partitioning.buckets,
             deleted,
             base,
             live: Arc::new(live),
@@ -270,6 +293,8 @@ impl Reader {
                 adds: integer(r, "_KIND")? == 0,
                 partition: blob(r, "_PARTITION")?,
                 bucket: integer(r, "_BUCKET")?,
+                total: integer(r, "_TOTAL_BUCKETS")?,
+                sequences: [integer(file, "_MIN_SEQUENCE_NUMBER")?, integer(file, "_MAX_SEQUENCE_NUMBER")?],
                 name: string(file, "_FILE_NAME")?,
                 rows: natural(file, "_ROW_COUNT")?,
                 size: natural(file, "_FILE_SIZE")?,
@@ -305,6 +330,18 @@ impl Reader {
         Ok((added, deleted))
     }
 
+    /// Where the files that a list adds stand in their buckets.
+    fn places(&self, list: &[(String, u64)], partitioning: &Partitioning, objects: &Objects) -> Read<Vec<PlaceView>> {
+        let mut places = Vec::new();
+        for (name, size) in list {
+            for entry in self.manifest(name, *size, objects)?.iter().filter(|e| e.adds) {
+                let path = path_of(entry, partitioning).ok_or_else(|| format!("the partition of {} cannot be read", entry.name))?;
+                places.push(PlaceView { path, bucket: entry.bucket, total: entry.total, sequences: entry.sequences });
+            }
+        }
+        Ok(places)
+    }
+
     fn partitioning(&self, schema: i64, objects: &Objects) -> Read<Arc<Partitioning>> {
         let path = format!("schema/schema-{schema}");
         let bytes = self.object(&path, objects)?;
@@ -332,7 +369,8 @@ fn partitioning_of(schema: &[u8]) -> Option<Partitioning> {
     }
     let option = |key: &str| Some(json.get("options")?.get(key)?.as_str()?.to_owned());
     let null_name = option("partition.default-name").unwrap_or_else(|| "__DEFAULT_PARTITION__".to_owned());
-    Some(Partitioning { columns, null_name, directory: option("data-file.path-directory") })
+    let buckets = option("bucket").and_then(|b| b.parse().ok()).unwrap_or(-1);
+    Some(Partitioning { columns, null_name, directory: option("data-file.path-directory"), buckets })
 }
 
 /// `[<directory>/][<column>=<value>/...]bucket-<n>/<name>`

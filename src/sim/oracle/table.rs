@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::chain::digest;
 use super::reader::{Cache, FileView, Objects, Reader, Row, RowColumns, SnapshotView, TWICE, TableView};
 use super::{TableConfig, Violation, breaks};
+use crate::sim::outside::FOREIGN;
 
 /// A snapshot that is or was in history.
 #[derive(Clone)]
@@ -49,6 +50,8 @@ pub(super) struct Ghost {
     fallen_ever: usize,
     /// Every data file that a snapshot ever added.
     files: HashSet<String>,
+    /// Least and greatest sequence number of every file of a bucket that a snapshot ever added.
+    sequences: BTreeMap<String, [i64; 2]>,
     /// How often each lineage (by seq of its `open`) made a row visible.
     rows: HashMap<Row, BTreeMap<u64, usize>>,
     pub(super) users: BTreeMap<String, Landed>,
@@ -63,6 +66,19 @@ pub(super) struct Ghost {
 
 fn i12(text: String) -> Violation {
     Violation { invariant: "I12", text }
+}
+
+/// The bucket of a row whose key is one BIGINT that is not null: 16 bytes, of which the first eight are zero.
+fn bucket_of(key: i64, total: i64) -> i64 {
+    let words = [0, 0, key as u32, (key >> 32) as u32];
+    let mut hash = words.into_iter().fold(42u32, |h, w| {
+        let mixed = w.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+        (h ^ mixed).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
+    });
+    hash ^= 16;
+    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+    (i64::from((hash ^ hash >> 16).cast_signed()) % total).abs()
 }
 
 /// The files in `a` that are not in `b`.
@@ -82,6 +98,7 @@ impl Ghost {
             fallen: BTreeSet::new(),
             fallen_ever: 0,
             files: HashSet::new(),
+            sequences: BTreeMap::new(),
             rows: HashMap::new(),
             users: BTreeMap::new(),
             stands: BTreeMap::new(),
@@ -168,8 +185,36 @@ impl Ghost {
         let unreadable = |text: String| Violation { invariant: if text.ends_with(TWICE) { "I2" } else { "I12" }, text };
         let view = Arc::new(view.map_err(unreadable)?);
         self.check_base(&view, before.as_deref())?;
+        self.check_buckets(&view, objects)?;
         self.history.insert(id, Known { view: view.clone(), digest: digest(bytes), there: true });
         Ok(Some(view))
+    }
+
+    /// Rows are in the bucket of their key, and a bucket has each sequence number once; those of appended files are above all before.
+    fn check_buckets(&mut self, view: &SnapshotView, objects: &Objects) -> Result<(), Violation> {
+        let dir = |path: &str| path.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned();
+        let mut before: Vec<&String> = view.base.keys().collect();
+        for (file, place) in view.added.iter().zip(&view.places).filter(|_| view.buckets > 0) {
+            let at = format!("{}: snapshot {} adds {place:?}", self.root(), view.id);
+            if place.path != file.path || place.total != view.buckets || !file.path.contains(&format!("bucket-{}/", place.bucket)) {
+                return breaks("buckets", format!("{at} to a table of {} buckets", view.buckets));
+            }
+            let [first, last] = place.sequences;
+            let beside = before.iter().filter(|p| dir(p) == dir(&file.path));
+            let beside: Vec<&[i64; 2]> = beside.filter_map(|p| self.sequences.get(p.as_str())).collect();
+            let apart = |o: &&[i64; 2]| o[1] < first || (view.kind == "COMPACT" && last < o[0]);
+            if u64::try_from(last - first + 1) != Ok(file.rows) || !beside.iter().all(apart) {
+                return breaks("buckets", format!("{at}, {} rows, beside {beside:?}", file.rows));
+            }
+            for (split, off) in self.file_is_true(file, objects)?.iter() {
+                if bucket_of(*off, place.total) != place.bucket {
+                    return breaks("buckets", format!("{at} with {split} {off}"));
+                }
+            }
+            self.sequences.insert(file.path.clone(), place.sequences);
+            before.push(&file.path);
+        }
+        Ok(())
     }
 
     fn check_base(&self, view: &SnapshotView, before: Option<&SnapshotView>) -> Result<(), Violation> {
@@ -308,6 +353,7 @@ impl Ghost {
                 doubled += found - times;
             }
         }
+        seen.retain(|row, _| row.0 != FOREIGN);
         if let Some((row, times)) = seen.pop_first() {
             return breaks("rows", format!("{}: {row:?} is there {times} times, and the input has no such row", self.root()));
         }
