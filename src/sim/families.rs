@@ -153,9 +153,10 @@ fn sink(name: &'static str) -> SimSink {
     SimSink { name, keep: every, partitioned: false, buckets: 0 }
 }
 
-/// Two buckets in each of two partitions.
-fn bucketed() -> SimSink {
-    SimSink { partitioned: true, buckets: 2, ..sink("one") }
+/// Two buckets in each of two partitions, and manifests are merged as soon as there are two of a size.
+fn over_buckets(setup: Setup) -> Setup {
+    let sinks = vec![SimSink { partitioned: true, buckets: 2, ..sink("one") }];
+    Setup { sinks, merge_at: Some(2), ..setup }
 }
 
 /// The shapes of a pipeline: name and setup.
@@ -167,7 +168,7 @@ pub fn shapes() -> Vec<(&'static str, Setup)> {
         ("dead", Setup { dead_letters: true, ..one.clone() }),
         ("parts", Setup { sinks: vec![SimSink { partitioned: true, ..sink("one") }], part: Some(400), ..one.clone() }),
         ("merge", merging(one.clone())),
-        ("buckets", merging(Setup { sinks: vec![bucketed()], ..one })),
+        ("buckets", over_buckets(one)),
     ]
 }
 
@@ -274,18 +275,17 @@ pub fn interleavings_by_seed(count: u64) -> Family {
 
 /// Two live processes over partitions and buckets, and another engine that adds rows to the same buckets between any two calls.
 pub fn buckets(faults: u8, preemptions: u8, outside: u8) -> Family {
-    let over = |setup: Setup| merging(Setup { sinks: vec![bucketed()], ..setup });
     let mut scenarios: Vec<Scenario> = pairs(faults, preemptions)
         .into_iter()
         .map(|s| Scenario {
             name: s.name.replace("pair-", "buckets-pair-"),
-            before: s.before.into_iter().map(|b| Before { setup: over(b.setup), ..b }).collect(),
-            slots: s.slots.into_iter().map(over).collect(),
-            last: over(s.last),
+            before: s.before.into_iter().map(|b| Before { setup: over_buckets(b.setup), ..b }).collect(),
+            slots: s.slots.into_iter().map(over_buckets).collect(),
+            last: over_buckets(s.last),
             ..s
         })
         .collect();
-    let setup = over(Setup { input: vec![("a", 4)], ..Setup::default() });
+    let setup = over_buckets(Setup { input: vec![("a", 4)], ..Setup::default() });
     let paused = Before { setup: Setup { at_end: AtEnd::Pause, input: vec![("a", 2)], ..setup.clone() }, until: None };
     let budget = Budget { faults, preemptions: 0, outside };
     for (name, before) in [("buckets-shared", vec![]), ("buckets-shared-resume", vec![paused])] {

@@ -58,7 +58,8 @@ impl TableSpec {
         self.schema().check_new()?;
         TableOptions::check_new(&self.options)?;
         let options = TableOptions::parse(&self.options, paimon::schema::VERSION)?;
-        options.check_writable().and_then(|()| options.check_readable())
+        options.check_writable().and_then(|()| options.check_readable())?;
+        paimon::schema::check_layout(&self.schema(), &options)
     }
     /// The format's own table options.
     pub fn table_options(&self) -> &BTreeMap<String, String> {

@@ -238,7 +238,7 @@ fn type_of(json: &Value, depth: usize, defaults: &mut Vec<String>) -> Result<Ite
 }
 
 /// Where rows go must be told by every writer alike, and found by every reader.
-fn check_layout(schema: &Schema, options: &TableOptions) -> Result<()> {
+pub(crate) fn check_layout(schema: &Schema, options: &TableOptions) -> Result<()> {
     PaimonLayout::check(schema, options)?;
     options.buckets.iter().try_for_each(|buckets| bucket::check(schema, buckets).map(drop))
 }
