@@ -70,11 +70,14 @@ fn row() -> impl Strategy<Value = Row> {
     })
 }
 
+/// Is it true of a row? None: unknown.
+type Truth = Arc<dyn Fn(&Row) -> Option<bool>>;
+
 /// A condition and what it comes to for a row; none: unknown.
 #[derive(Clone)]
 struct Asked {
     condition: Condition,
-    truth: Arc<dyn Fn(&Row) -> Option<bool>>,
+    truth: Truth,
 }
 
 impl std::fmt::Debug for Asked {
