@@ -82,17 +82,21 @@ impl PaimonLayout {
 
     /// Checks that directories of these partition columns can be spelt so that every reader finds them. `Invalid` names the column.
     pub(crate) fn check(schema: &Schema, options: &TableOptions) -> Result<()> {
-        let zoned = |f: &&Field| matches!(f.data_type, DataType::TimestampLtz(_)) && schema.partition_by.contains(&f.name);
-        match schema.fields.iter().find(zoned) {
-            Some(f) if !options.partition_legacy_name => {
+        let unsure = |f: &Field| match f.data_type {
+            DataType::TimestampLtz(_) => Some("Java spells its values in the time zone that a program happens to run in"),
+            DataType::Time(1..) => Some("readers spell whole seconds differently"),
+            _ => None,
+        };
+        let by = schema.fields.iter().filter(|f| schema.partition_by.contains(&f.name) && !options.partition_legacy_name);
+        match by.into_iter().find_map(|f| Some((f, unsure(f)?))) {
+            Some((f, why)) => {
                 let what = format!(
                     "the column `{}` of type {} cannot partition a table with `partition.legacy-name` = false",
                     f.name, f.data_type
                 );
-                Err(Error::invalid(format!("{what}: Java spells its values in the time zone that a program happens to run in"))
-                    .hint("leave the option out, or partition by a DATE"))
+                Err(Error::invalid(format!("{what}: {why}")).hint("leave the option out, or partition by a DATE"))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -211,16 +215,19 @@ fn sql_date(date: chrono::NaiveDate) -> Option<String> {
     (0..=9999).contains(&date.year()).then(|| date.format("%Y-%m-%d").to_string())
 }
 
-/// Fractions end with their last digit that is not zero, or with the first.
+/// A fraction ends with its last digit that is not zero, at the latest where the precision ends, and has one digit at least.
 fn sql_time(ms: u32, precision: usize) -> String {
-    let text = format!("{:02}:{:02}:{:02}", ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    if precision == 0 {
-        return text;
+    let mut text = format!("{:02}:{:02}:{:02}", ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let mut rest = ms % 1000;
+    for digit in 0..precision {
+        text.push_str(if digit == 0 { "." } else { "" });
+        text.push_str(&(rest / 100).to_string());
+        rest = rest % 100 * 10;
+        if rest == 0 {
+            break;
+        }
     }
-    let digits = format!("{:03}", ms % 1000);
-    let cut = &digits[..precision.min(3)];
-    let short = cut.trim_end_matches('0');
-    format!("{text}.{}", if short.is_empty() { "0" } else { short })
+    text
 }
 
 fn wall_clock(seconds: i64, nanos: i64, precision: usize, legacy: bool) -> Option<String> {
@@ -336,6 +343,7 @@ mod tests {
             ("TIME(3)", Scalar::Time(10), "10", "00%3A00%3A00.01"),
             ("TIME(3)", Scalar::Time(86_399_999), "86399999", "23%3A59%3A59.999"),
             ("TIME(1)", Scalar::Time(123), "123", "00%3A00%3A00.1"),
+            ("TIME(2)", Scalar::Time(3), "3", "00%3A00%3A00.00"),
             ("TIME(2)", Scalar::Time(100), "100", "00%3A00%3A00.1"),
             ("TIME(9)", Scalar::Time(3_723_004), "3723004", "01%3A02%3A03.004"),
             ("TIMESTAMP(0)", us(0), "1970-01-01T00%3A00", "1970-01-01 00%3A00%3A00"),
