@@ -14,7 +14,7 @@
 //! | arrays | ARRAY of what all their elements together are |
 //! | anything else, a mixture, nothing | STRING (what has no text of its own as its JSON text) |
 //!
-//! So an array without any element is ARRAY<STRING>, which takes every element, and an object that never has a field is STRING, as a ROW
+//! So an array without any element is `ARRAY<STRING>`, which takes every element, and an object that never has a field is STRING, as a ROW
 //! needs one. Objects of more than 1,000 different fields use keys as data: they stay STRING (a MAP is never inferred, as nothing tells
 //! it from a ROW), and so does what is deeper than 16 levels.
 //!
