@@ -34,7 +34,7 @@ impl Numbers {
         self.next.is_multiple_of(200)
     }
     fn offsets(&self) -> Offsets {
-        Offsets([("numbers".to_owned(), Position { offset: self.next, note: None })].into())
+        Offsets::from([("numbers".to_owned(), Position { offset: self.next, note: None })])
     }
 }
 

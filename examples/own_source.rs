@@ -26,7 +26,7 @@ impl LogFile {
 }
 
 fn at(offset: u64) -> Offsets {
-    Offsets([(SPLIT.to_owned(), Position { offset, note: None })].into())
+    Offsets::from([(SPLIT.to_owned(), Position { offset, note: None })])
 }
 
 #[async_trait]

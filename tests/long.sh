@@ -18,6 +18,8 @@
 #   fanout    1,000,000 rows shuffled over 5,000 partitions, in one checkpoint and in several: at most 512 MiB at the peak, files at most
 #             twice the partitions a checkpoint; exact by pypaimon. LAKEWARD_ROWS, LAKEWARD_PARTITIONS
 #   wide      500 rows of 300 columns, four of them strings of 1 MiB: at most 512 MiB at the peak; exact by pypaimon. LAKEWARD_ROWS
+#   watched   a watched directory in which files appear, grow and are renamed, under SIGKILL: every row once. LAKEWARD_RUNS, LAKEWARD_ROWS,
+#             LAKEWARD_SEED
 #   away      the store is away for 30 seconds: a full disk, and a read-only one. As root
 #
 # LAKEWARD_BIN=PATH  the command under test, instead of building target/release/table-cli
@@ -33,6 +35,7 @@ case ${1:-} in
   writers) test=process::writers::long_ ;;
   failover) test=failover::series::long_ ;;
   s3) test=s3::series::long_ ;;
+  watched) test=process::watched::long_ ;;
   away) test=process::away:: ;;
   fanout) test=memory::fanout_ ;;
   wide) test=memory::wide_ ;;

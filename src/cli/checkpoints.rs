@@ -8,6 +8,7 @@ use crate::cli::output::{Columns, Form, Output, Value};
 use crate::cli::pipelines::{names_file, no_set, store};
 use crate::error::{Error, Result};
 use crate::pipeline::file::PipelineFile;
+use crate::source::Offsets;
 use crate::store::Store;
 use crate::stream::Ledger;
 use crate::stream::checkpoint::{Checkpoint, SinkEntry};
@@ -104,10 +105,16 @@ fn row(c: &Checkpoint, time: Option<i64>, now: i64, brief: bool) -> Vec<Value> {
         Value::User(c.user.to_string()),
         Value::or_null(time, Value::Time),
         Value::or_null(time, |t| Value::Age(u64::try_from((now - t) / 1000).unwrap_or(0))),
-        Value::Map(c.offsets.0.iter().map(|(split, p)| (split.clone(), Value::Count(p.offset))).collect()),
+        offsets(&c.offsets),
         per_sink(Checkpoint::rows),
         per_sink(|entry| entry.messages.as_ref().map_or(0, |m| m.len() as u64)),
         Value::Text(format!("{} pid {}", c.writer.host, c.writer.pid)),
         Value::or_null(from, Value::Text),
     ]
+}
+
+/// By split; what is put away as its number.
+fn offsets(offsets: &Offsets) -> Value {
+    let finished = Some(offsets.finished()).filter(|n| *n > 0).map(|n| ("//finished".to_owned(), Value::Count(n)));
+    Value::Map(finished.into_iter().chain(offsets.0.iter().map(|(split, p)| (split.clone(), Value::Count(p.offset)))).collect())
 }

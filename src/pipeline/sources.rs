@@ -1,12 +1,14 @@
 //! The source that a pipeline file names.
 
+use std::sync::Arc;
+
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::{Decode, PipelineFile, SourceKind};
-use crate::source::{FilesOptions, FilesSource, Framing, GenerateOptions, GenerateSource, Source, StdinOptions, StdinSource};
+use crate::source::{FilesOptions, FilesSource, Framing, GenerateOptions, GenerateSource, Shelf, Source, StdinOptions, StdinSource};
 
-/// Opens it. Reads nothing yet.
-pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
+/// Opens it. Reads nothing yet. `shelf`: where offsets of the pipeline keep what is too much for every checkpoint.
+pub(crate) fn open(file: &PipelineFile, env: &Env, shelf: Option<Arc<dyn Shelf>>) -> Result<Box<dyn Source>> {
     let env = env.clone();
     Ok(match &file.source.kind {
         SourceKind::Kafka(_) => {
@@ -17,7 +19,11 @@ pub(crate) fn open(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
             let mut options = FilesOptions::new(file.base_dir(), files.paths.iter().cloned(), framing(file));
             options.chunk_bytes = chunk_bytes(file, options.chunk_bytes);
             options.watch = files.watch.clone();
-            Box::new(FilesSource::new(env, options)?)
+            let source = FilesSource::new(env, options)?;
+            Box::new(match shelf {
+                Some(shelf) => source.with_shelf(shelf),
+                None => source,
+            })
         }
         SourceKind::Stdin => Box::new(StdinSource::new(env, StdinOptions::new(framing(file)))),
         SourceKind::Generate(g) => {
@@ -36,7 +42,7 @@ pub(crate) fn open_for_a_look(file: &PipelineFile, env: &Env) -> Result<Box<dyn 
             Ok(Box::new(GenerateSource::new(env.clone(), GenerateOptions { rows: g.rows, ..GenerateOptions::default() })?))
         }
         SourceKind::Stdin => Ok(Box::new(StdinSource::peeking(env.clone(), StdinOptions::new(framing(file))))),
-        _ => open(file, env),
+        _ => open(file, env, None),
     }
 }
 

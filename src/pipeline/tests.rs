@@ -308,7 +308,7 @@ fn what_is_not_supported_yet_is_refused_by_name() {
             source("files: {paths: [a.csv], on_change: ignore}"),
             "p.yaml:4:38: `source.files.on_change` is for files that are watched; set `watch: true`, or remove it",
         ),
-        (with("decode: {format: avro}"), "p.yaml:7:18: `decode.format: avro` is not supported yet; supported: `json`, `csv`"),
+        (with("decode: {format: avro}"), "p.yaml:7:18: `decode.format: avro` is not supported yet; supported: `json`, `csv`, `parquet`"),
         (sink("format: delta"), "p.yaml:6:11: `sinks.0.format: delta` is not supported yet; supported: `paimon`"),
         (sink("on_new_field: add"), "p.yaml:6:17: `sinks.0.on_new_field: add` is not supported yet; supported: `ignore`, `reject`"),
         (with("metrics: 127.0.0.1:9464"), "p.yaml:7:10: `metrics` is not supported yet; remove it"),
@@ -409,8 +409,8 @@ fn an_unbounded_source_without_a_trigger_is_refused_with_what_to_set() {
 #[test]
 fn watched_files_never_end_and_want_a_trigger() {
     let text = source("files: {paths: ['in/*.csv'], watch: true, watch_every: 5s, settled_after: 10m, on_change: ignore}");
-    assert!(refused(&text, &[]).contains("nothing triggers a checkpoint"));
-    let file = read_with(&text, &["checkpoint.every=1s"]).unwrap();
+    assert!(refused(&text, &["checkpoint.every=~"]).contains("nothing triggers a checkpoint"));
+    let file = read_with(&text, &[]).unwrap();
     let watch = Watch { every: Duration::from_secs(5), settled_after: Duration::from_secs(600), on_change: OnChange::Ignore };
     let SourceKind::Files(files) = &file.source.kind else { panic!() };
     assert_eq!(files.watch, Some(watch));

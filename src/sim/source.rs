@@ -53,7 +53,7 @@ impl Splits {
         Position { offset: if n == 0 { 0 } else { offset_of(n - 1) + 1 }, note: None }
     }
     fn ends(&self) -> Offsets {
-        Offsets(self.input.iter().filter(|(_, n)| *n > 0).map(|(s, n)| (s.clone(), Self::position_at(*n))).collect())
+        self.input.iter().filter(|(_, n)| *n > 0).map(|(s, n)| (s.clone(), Self::position_at(*n))).collect()
     }
 }
 
@@ -110,7 +110,7 @@ impl Source for Splits {
         Ok(Polled::Records(records))
     }
     fn position(&self) -> Offsets {
-        Offsets(self.at.iter().filter(|(_, n)| **n > 0).map(|(s, n)| (s.clone(), Self::position_at(*n))).collect())
+        self.at.iter().filter(|(_, n)| **n > 0).map(|(s, n)| (s.clone(), Self::position_at(*n))).collect()
     }
     async fn committed(&mut self, offsets: &Offsets) -> Result<()> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(offsets.clone());

@@ -53,9 +53,9 @@ impl Footer {
 
     /// `Data` when the file is not the one that `note` knows.
     pub(super) fn is(&self, note: &Note, path: &Path) -> Result<()> {
-        match &note.footer {
+        match note.footer.as_ref().or(note.check.as_ref()) {
             Some(_) if self.note.size < note.size => Err(shrunk(path, self.note.size, note.size)),
-            Some(footer) if self.note.footer.as_ref() != Some(footer) || self.note.size != note.size => {
+            Some(footer) if self.note.footer.as_ref().is_none_or(|now| !now.starts_with(footer)) || self.note.size != note.size => {
                 Err(changed(path, "its footer is another"))
             }
             _ => Ok(()),

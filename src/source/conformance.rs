@@ -159,7 +159,7 @@ pub fn positions_follow(reading: &Reading, resolved: &Resolved) -> Result<(), Br
     }
     match (&resolved.stop, reading.ended, reading.positions.last()) {
         (Some(stop), true, Some((_, end))) if !end.covers(stop) => {
-            let left = stop.0.iter().find(|(split, p)| !end.covers(&Offsets([((*split).clone(), (*p).clone())].into())));
+            let left = stop.0.iter().find(|(split, p)| !end.covers(&Offsets::from([((*split).clone(), (*p).clone())])));
             Err(format!("the source ended before its stop: {left:?}, position {end:?}"))
         }
         _ => Ok(()),

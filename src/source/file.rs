@@ -13,6 +13,12 @@ use super::framing::{Framer, Framing, TAIL_BYTES, Torn, keep_tail};
 use super::{Origin, Position, Records};
 use crate::error::{Error, Result};
 
+const CHECK_DIGITS: usize = 16;
+
+fn check_of(head: &str, tail: &str) -> String {
+    digest(format!("{head}{tail}").as_bytes())[..CHECK_DIGITS].to_owned()
+}
+
 /// How many of a file's first bytes make it recognisable.
 const HEAD_BYTES: usize = 64 * 1024;
 const CHANGED: &str = "the file changed since it was read, so exactly-once cannot hold";
@@ -45,9 +51,23 @@ pub(super) struct Note {
     /// Parquet files: of the footer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) footer: Option<String>,
+    /// Of a file that was finished and is kept in few bytes, instead of `head`, `tail` and `footer`: 16 hex digits, see [`Note::check`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) check: Option<String>,
 }
 
 impl Note {
+    /// What a few bytes can say of a file: of a plain one the hash of its first and last bytes' hashes, of a compressed one that of its first
+    /// bytes, of a Parquet file that of its footer. None: there is nothing to go by.
+    pub(super) fn check(&self, packing: Packing) -> Option<String> {
+        match (&self.check, &self.footer, packing) {
+            (Some(check), ..) => Some(check.clone()),
+            (_, Some(footer), _) => Some(footer.get(..CHECK_DIGITS)?.to_owned()),
+            (_, _, Packing::Plain) => Some(check_of(self.head.as_ref()?, self.tail.as_ref()?)),
+            _ => Some(self.head.as_ref()?.get(..CHECK_DIGITS)?.to_owned()),
+        }
+    }
+
     /// The note of a position; none when it has none. `Data` when it cannot be read.
     pub(super) fn of(position: &Position, split: &str) -> Result<Option<Note>> {
         let Some(note) = &position.note else { return Ok(None) };
@@ -151,6 +171,11 @@ fn recognise(path: &Path, note: &Note, offset: u64) -> Result<()> {
         && *tail != digest(&before(path, offset)?)
     {
         return Err(changed(path, &format!("the bytes before offset {offset} are others")));
+    }
+    if let Some(check) = &note.check
+        && *check != check_of(&head_of(path, note.size)?, &digest(&before(path, offset)?))
+    {
+        return Err(changed(path, &format!("its first bytes or those before offset {offset} are others")));
     }
     Ok(())
 }
@@ -271,7 +296,9 @@ impl Reading {
         if let Some(note) = note {
             match self.packing {
                 Packing::Plain => recognise(&self.path, note, offset)?,
-                _ if note.head.as_ref().is_some_and(|head| *head != digest(&self.head)) => {
+                _ if note.head.as_ref().is_some_and(|head| *head != digest(&self.head))
+                    || note.check.as_ref().is_some_and(|check| !digest(&self.head).starts_with(check)) =>
+                {
                     return Err(changed(&self.path, "its first bytes are others"));
                 }
                 _ if note.tail.as_ref().is_some_and(|hash| *hash != digest(&tail)) => {
@@ -473,10 +500,10 @@ pub(super) fn still_the_same(split: &str, path: &Path, position: &Position, size
     if Packing::of(split) == Packing::Plain {
         return recognise(path, &note, position.offset);
     }
-    let Some(head) = &note.head else { return Ok(()) };
+    let Some(head) = note.head.as_ref().or(note.check.as_ref()) else { return Ok(()) };
     let mut bytes = vec![0; HEAD_BYTES.min(usize::try_from(position.offset).unwrap_or(usize::MAX))];
     let (got, _) = read_up_to(&mut unpack(path, Packing::of(split), note.size)?, &mut bytes);
-    if *head != digest(&bytes[..got]) {
+    if !digest(&bytes[..got]).starts_with(head) {
         return Err(changed(path, "its first bytes are others"));
     }
     Ok(())

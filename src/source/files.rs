@@ -1,8 +1,9 @@
 //! Local files, in name order, each from its start to the end it had when the lineage began; or, watched, for ever.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -11,7 +12,7 @@ use super::expand;
 use super::file::{self, Ask, Filled, Note, Packing, Reading};
 use super::framing::Framing;
 use super::watch::{Check, Watch, Watching};
-use super::{Offsets, Polled, Position, Resolved, Source};
+use super::{Finished, Offsets, Polled, Position, Resolved, Shelf, Source, finished};
 use crate::env::{Deadline, Env};
 use crate::error::{Error, Result};
 
@@ -85,7 +86,16 @@ pub struct FilesSource {
     pub(super) current: Option<Open>,
     extend: BTreeSet<String>,
     pub(super) watching: Option<Watching>,
+    shelf: Option<Arc<dyn Shelf>>,
+    /// When files were read to their ends: those that have rested longest are put away first.
+    ended: HashMap<String, u64>,
+    reads: u64,
 }
+
+/// So many files that are read to their end keep their names in every checkpoint, for they are the ones that are likely to grow.
+const NAMED: usize = 64;
+/// So many more are put away together.
+const PUT_AWAY: usize = 192;
 
 impl FilesSource {
     /// `Invalid` when there are no paths or a number is 0. Reads nothing yet.
@@ -111,7 +121,51 @@ impl FilesSource {
             queue: VecDeque::new(),
             current: None,
             extend: BTreeSet::new(),
+            shelf: None,
+            ended: HashMap::new(),
+            reads: 0,
         })
+    }
+
+    /// Keeps files that are read to their end, but for the last few, on this shelf; else every checkpoint names every file. Whoever reads
+    /// the offsets must have the same shelf.
+    pub fn with_shelf(self, shelf: Arc<dyn Shelf>) -> Self {
+        FilesSource { shelf: Some(shelf), ..self }
+    }
+
+    /// Puts files away that are read to their end, up to what is `committed`. There must be no better use for their names: a file that is
+    /// read in part is named, and so are those that were read last.
+    async fn put_away(&mut self, committed: &Offsets) -> Result<()> {
+        let Some(shelf) = self.shelf.clone() else { return Ok(()) };
+        if self.positions.0.len() <= NAMED + PUT_AWAY {
+            return Ok(());
+        }
+        let open = self.current.as_ref().map(Open::split);
+        let mut done = Vec::new();
+        for (split, position) in &self.positions.0 {
+            if Some(split.as_str()) == open || committed.offset(split) < position.offset || !super::watch::is_finished(split, position)? {
+                continue;
+            }
+            if let Some(note) = Note::of(position, split)?
+                && let Some(check) = note.check(self.packing(split))
+                && let Some(record) = finished::record(split, position.offset, note.size, &check, note.torn.as_deref())
+            {
+                done.push((self.ended.get(split).copied().unwrap_or(0), split.clone(), record));
+            }
+        }
+        if done.len() <= NAMED + PUT_AWAY {
+            return Ok(());
+        }
+        done.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        done.truncate(done.len() - NAMED);
+        let records = done.iter().map(|(.., record)| *record).collect();
+        let finished = Finished::with(self.positions.1.as_deref(), records, shelf.as_ref()).await?;
+        for (_, split, _) in &done {
+            self.positions.0.remove(split);
+            self.ended.remove(split);
+        }
+        self.positions.1 = Some(Arc::new(finished));
+        Ok(())
     }
 
     /// The files that there are now.
@@ -208,8 +262,10 @@ impl FilesSource {
         let Some(from) = from else {
             return known.position(if packing == Packing::Plain { size } else { unknown_end });
         };
-        file::still_the_same(split, &path, from, size)?;
         let note = Note::of(from, split)?;
+        if note.as_ref().is_none_or(|n| n.check.is_none() || n.size != size) {
+            file::still_the_same(split, &path, from, size)?;
+        }
         let stop = match packing {
             Packing::Plain if size < from.offset => return Err(file::shrunk(&path, size, from.offset)),
             Packing::Plain => known.position(size)?,
@@ -245,6 +301,10 @@ impl FilesSource {
         self.close()?;
         if let Some(split) = self.queue.pop_front() {
             self.was_read(&split);
+            self.reads += 1;
+            if self.shelf.is_some() {
+                self.ended.insert(split, self.reads);
+            }
         }
         Ok(())
     }
@@ -261,7 +321,7 @@ impl FilesSource {
                     let Some(stop) = self.stop.0.get(split) else {
                         return Err(Error::internal("a file in the queue has no stop").at(split));
                     };
-                    Some(self.open(split, self.positions.0.get(split), stop, true)?)
+                    Some(self.open(split, self.positions.position(split).as_deref(), stop, true)?)
                 }
             };
         }
@@ -312,14 +372,17 @@ impl FilesSource {
 #[async_trait]
 impl Source for FilesSource {
     async fn resolve(&mut self, from: Option<&Offsets>) -> Result<Resolved> {
-        let start = from.cloned().unwrap_or_default();
+        let start = match from {
+            Some(from) => whole(self.shelf.clone(), from).await?,
+            None => Offsets::default(),
+        };
         if self.watching.is_some() {
             return Ok(Resolved { start, stop: None });
         }
         let found = self.find()?;
         let mut stop = Offsets::default();
         for (split, meta) in &found {
-            stop.0.insert(split.clone(), self.stop_of(split, meta.len(), start.0.get(split))?);
+            stop.0.insert(split.clone(), self.stop_of(split, meta.len(), start.position(split).as_deref())?);
         }
         for (split, position) in start.0.iter().filter(|(split, p)| p.offset > 0 && !found.contains_key(*split)) {
             let path = self.path(split);
@@ -333,15 +396,17 @@ impl Source for FilesSource {
 
     async fn seek(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<()> {
         if self.watching.is_some() {
-            return self.begin_to_watch(offsets);
+            let offsets = whole(self.shelf.clone(), offsets).await?;
+            return self.begin_to_watch(&offsets);
         }
         self.stop = match stop {
             Some(stop) => stop.clone(),
             None => self.resolve(Some(offsets)).await?.stop.unwrap_or_default(),
         };
-        (self.positions, self.current, self.queue) = (offsets.clone(), None, VecDeque::new());
+        (self.positions, self.current, self.queue) = (whole(self.shelf.clone(), offsets).await?, None, VecDeque::new());
         for (split, stop) in &self.stop.0 {
-            let position = self.positions.0.get(split);
+            let position = self.positions.position(split);
+            let position = position.as_deref();
             let path = self.path(split);
             let whole = stop.offset == 0 || position.is_some_and(|p| p.reached(stop));
             let size = file::look(&path)?.map(|meta| meta.len());
@@ -379,6 +444,10 @@ impl Source for FilesSource {
         }
     }
 
+    async fn committed(&mut self, offsets: &Offsets) -> Result<()> {
+        self.put_away(offsets).await
+    }
+
     fn position(&self) -> Offsets {
         let mut all = self.positions.clone();
         if let Some(open) = &self.current
@@ -389,6 +458,16 @@ impl Source for FilesSource {
         }
         all
     }
+}
+
+/// These offsets, with the finished files from the shelf.
+async fn whole(shelf: Option<Arc<dyn Shelf>>, offsets: &Offsets) -> Result<Offsets> {
+    let Some(finished) = offsets.1.as_ref().filter(|f| f.pending().is_some()) else { return Ok(offsets.clone()) };
+    let Some(shelf) = shelf else {
+        return Err(Error::invalid("these offsets need a list of finished files, and there is no shelf to read it from")
+            .hint("make the source with the shelf that it had: FilesSource::with_shelf"));
+    };
+    Ok(Offsets(offsets.0.clone(), Some(Arc::new(finished.load(shelf.as_ref()).await?))))
 }
 
 /// Without `.` in it, so that one file has one name.

@@ -177,5 +177,5 @@ fn die(id: u64) {
 }
 
 fn at(offset: u64) -> Offsets {
-    Offsets([(SPLIT.to_owned(), Position { offset, note: None })].into())
+    Offsets::from([(SPLIT.to_owned(), Position { offset, note: None })])
 }

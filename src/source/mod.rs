@@ -6,6 +6,7 @@ pub mod conformance;
 mod expand;
 mod file;
 mod files;
+pub(crate) mod finished;
 mod framing;
 mod generate;
 mod stdin;
@@ -14,11 +15,14 @@ mod tests;
 mod watch;
 
 pub use files::{FilesOptions, FilesSource};
+pub use finished::Shelf;
+pub(crate) use finished::{FINISHED, Finished};
 pub use framing::Framing;
 pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
 pub use stdin::{StdinOptions, StdinSource};
 pub use watch::{OnChange, Watch};
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,43 +59,109 @@ impl Position {
 }
 
 /// Split -> position. A split that is absent stands at its start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Offsets(pub BTreeMap<String, Position>);
+///
+/// Splits that are read to their end may be kept elsewhere, many of them at the cost of one ([`Shelf`]); everything but the map in field 0
+/// knows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offsets(pub BTreeMap<String, Position>, pub(crate) Option<Arc<Finished>>);
+
+impl<const N: usize> From<[(String, Position); N]> for Offsets {
+    fn from(splits: [(String, Position); N]) -> Self {
+        Offsets(splits.into(), None)
+    }
+}
+
+impl FromIterator<(String, Position)> for Offsets {
+    fn from_iter<I: IntoIterator<Item = (String, Position)>>(splits: I) -> Self {
+        Offsets(splits.into_iter().collect(), None)
+    }
+}
+
+impl Serialize for Offsets {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let finished = self.1.as_ref().map(|f| f.to_position());
+        serializer.collect_map(finished.iter().map(|p| (FINISHED, p)).chain(self.0.iter().map(|(split, p)| (split.as_str(), p))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Offsets {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut splits = BTreeMap::<String, Position>::deserialize(deserializer)?;
+        let finished = match splits.remove(FINISHED) {
+            None => None,
+            Some(position) => {
+                let finished = Finished::from_position(&position);
+                Some(Arc::new(finished.ok_or_else(|| serde::de::Error::custom("the finished splits cannot be read"))?))
+            }
+        };
+        Ok(Offsets(splits, finished))
+    }
+}
 
 impl Offsets {
+    /// The position of a split; none: it stands at its start.
+    pub fn position(&self, split: &str) -> Option<Cow<'_, Position>> {
+        match self.0.get(split) {
+            Some(position) => Some(Cow::Borrowed(position)),
+            None => self.1.as_ref()?.position(split).map(Cow::Owned),
+        }
+    }
     /// The offset of a split; 0 when absent.
     pub fn offset(&self, split: &str) -> u64 {
-        self.0.get(split).map_or(0, |p| p.offset)
+        match self.0.get(split) {
+            Some(position) => position.offset,
+            None => self.1.as_ref().and_then(|f| f.offset(split)).unwrap_or(0),
+        }
+    }
+    /// How many splits are kept elsewhere because they are read to their end.
+    pub fn finished(&self) -> u64 {
+        self.1.as_ref().map_or(0, |f| f.len())
+    }
+    /// The splits that one of the two names, in both.
+    fn pairs<'a>(&'a self, other: &'a Offsets) -> impl Iterator<Item = (&'a String, Option<Cow<'a, Position>>, Option<Cow<'a, Position>>)> {
+        let own = self.0.keys();
+        let all = own.chain(other.0.keys().filter(|split| !self.0.contains_key(*split)));
+        all.map(|split| (split, self.position(split), other.position(split)))
+    }
+    /// Without naming what is finished just as far. What is named counts, also where it is less.
+    fn told_once(splits: impl Iterator<Item = (String, Position)>, finished: Option<Arc<Finished>>) -> Offsets {
+        let named = splits.filter(|(split, p)| finished.as_ref().and_then(|f| f.offset(split)) != Some(p.offset));
+        Offsets(named.collect(), finished)
     }
     /// Per split the greater of the two; where they are equal the other's note, which is the newer one in `covered.max(offsets)`.
     pub fn max(&self, other: &Offsets) -> Offsets {
-        let mut out = self.clone();
-        for (split, b) in &other.0 {
-            match out.0.get(split) {
-                Some(a) if a.offset > b.offset || (a.offset == b.offset && b.note.is_none()) => {}
-                _ => drop(out.0.insert(split.clone(), b.clone())),
-            }
-        }
-        out
+        let greater = self.pairs(other).filter_map(|(split, a, b)| {
+            let position = match (a, b) {
+                (Some(a), Some(b)) if a.offset > b.offset || (a.offset == b.offset && b.note.is_none()) => a,
+                (a, b) => b.or(a)?,
+            };
+            Some((split.clone(), position.into_owned()))
+        });
+        Self::told_once(greater, finished::max(&self.1, &other.1))
     }
     /// Per split the smaller of the two; a split that one of them lacks stands at its start, and is left out.
     pub fn min(&self, other: &Offsets) -> Offsets {
-        let both = self.0.iter().filter_map(|(split, a)| {
-            let b = other.0.get(split)?;
-            Some((split.clone(), if b.offset < a.offset { b.clone() } else { a.clone() }))
+        let both = self.pairs(other).filter_map(|(split, a, b)| {
+            let (a, b) = (a?, b?);
+            Some((split.clone(), if b.offset < a.offset { b } else { a }.into_owned()))
         });
-        Offsets(both.collect())
+        Self::told_once(both, finished::min(&self.1, &other.1))
     }
     /// These offsets, with the splits that `other` knows as `other` has them.
     pub fn overlaid(&self, other: &Offsets) -> Offsets {
-        let mut out = self.clone();
-        out.0.extend(other.0.iter().map(|(split, p)| (split.clone(), p.clone())));
-        out
+        let of_other = |(split, own, others): (&String, Option<Cow<'_, Position>>, Option<Cow<'_, Position>>)| {
+            Some((split.clone(), others.or(own)?.into_owned()))
+        };
+        Self::told_once(self.pairs(other).filter_map(of_other), finished::overlaid(&self.1, &other.1))
     }
     /// True when no split stands at a smaller offset than in `other`; also tells whether a stop is reached ([`Position::TO_END`]).
     pub fn covers(&self, other: &Offsets) -> bool {
-        other.0.iter().all(|(split, p)| p.offset == 0 || self.0.get(split).is_some_and(|own| own.reached(p)))
+        let named = other.0.iter().all(|(split, p)| p.offset == 0 || self.position(split).is_some_and(|own| own.reached(p)));
+        let Some(finished) = other.1.as_ref().filter(|_| named) else { return named };
+        let mut own = self.0.iter().filter(|(split, _)| !other.0.contains_key(*split));
+        let by_name = || self.0.keys().chain(other.0.keys()).map(|split| finished::digest(split)).collect();
+        own.all(|(split, p)| finished.offset(split).is_none_or(|offset| p.offset >= offset))
+            && finished.is_covered_by(self.1.as_ref(), &by_name)
     }
 }
 

@@ -197,7 +197,7 @@ impl Source for StdinSource {
     fn position(&self) -> Offsets {
         let note = serde_json::json!({ "line": self.framer.line() });
         let position = Position { offset: self.framer.offset(), note: Some(note) };
-        Offsets([(SPLIT.to_owned(), position)].into())
+        Offsets::from([(SPLIT.to_owned(), position)])
     }
 
     fn replayable(&self) -> bool {

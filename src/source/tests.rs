@@ -1,4 +1,5 @@
 mod columnar;
+mod finished;
 mod watch;
 
 use std::fs;
@@ -466,7 +467,7 @@ fn a_position_without_a_note_still_finds_its_line() {
         let dir = Dir::new(&["a.*"], CSV);
         let text = b"id,x\n1,\"a\nb\"\n2,c\n";
         dir.put(name, if name == "a.csv" { text.to_vec() } else { gzip(text) });
-        let at = Offsets([(name.to_owned(), Position { offset: 13, note: None })].into());
+        let at = Offsets::from([(name.to_owned(), Position { offset: 13, note: None })]);
         let (seen, _, done) = dir.go_on(&at, None);
         done.unwrap();
         assert_eq!(seen, [(name.to_owned(), 13, 4, "2,c".to_owned(), None)]);
@@ -477,7 +478,7 @@ fn a_position_without_a_note_still_finds_its_line() {
 fn a_note_of_another_kind_is_data() {
     let dir = Dir::new(&["a"], Framing::Lines);
     dir.put("a", "1\n2\n");
-    let at = Offsets([("a".to_owned(), Position { offset: 2, note: Some(serde_json::json!({"topic": 1})) })].into());
+    let at = Offsets::from([("a".to_owned(), Position { offset: 2, note: Some(serde_json::json!({"topic": 1})) })]);
     data(dir.run(Some(&at)).2, "note");
 }
 
@@ -692,7 +693,7 @@ fn fail_at_ends_only_the_process_that_began_the_lineage_and_after_the_rows_befor
 
 #[test]
 fn a_stop_with_an_open_end_is_reached_by_the_end_it_names_and_no_other() {
-    let at = |offset, note: serde_json::Value| Offsets([("a".to_owned(), Position { offset, note: Some(note) })].into());
+    let at = |offset, note: serde_json::Value| Offsets::from([("a".to_owned(), Position { offset, note: Some(note) })]);
     let stop = at(Position::TO_END, serde_json::json!({"size": 10}));
     assert!(!Offsets::default().covers(&stop));
     assert!(!at(500, serde_json::json!({"size": 10})).covers(&stop));

@@ -164,7 +164,14 @@ impl FilesSource {
 
     /// A file that is new, or not what it was at the last look.
     fn new_content(&mut self, split: &str, size: u64) -> Result<()> {
-        let position = self.positions.0.get(split).filter(|p| p.offset > 0).cloned();
+        if !self.positions.0.contains_key(split) && self.positions.1.as_ref().and_then(|f| f.size(split)) == Some(size) {
+            // Put away long ago, and not longer nor shorter: to read it again would cost too much.
+            if let Some(watching) = &mut self.watching {
+                watching.set(split, State::Done);
+            }
+            return Ok(());
+        }
+        let position = self.positions.position(split).filter(|p| p.offset > 0).map(std::borrow::Cow::into_owned);
         let Some(position) = position else {
             if size > 0 {
                 self.queue.push_back(split.to_owned());
@@ -239,7 +246,8 @@ impl FilesSource {
     fn try_to_open(&mut self, split: &str) -> Result<Option<Open>> {
         let path = self.path(split);
         let size = file::look(&path)?.ok_or_else(|| file::missing(&path))?.len();
-        let position = self.positions.0.get(split);
+        let position = self.positions.position(split);
+        let position = position.as_deref();
         if self.options.framing == Framing::Parquet {
             return match Footer::read(&path) {
                 Ok(footer) => self.open(split, position, &footer.note.position(footer.rows)?, true).map(Some),
@@ -291,7 +299,7 @@ impl FilesSource {
             }
             None => {
                 let stop = Note { size, ..Note::default() }.position(Position::TO_END)?;
-                match self.open(&split, self.positions.0.get(&split), &stop, true) {
+                match self.open(&split, self.positions.position(&split).as_deref(), &stop, true) {
                     Ok(open) => {
                         self.current = Some(open);
                         Ok(())

@@ -11,13 +11,15 @@ use crate::sink::{ClosedAt, Message, Resolution};
 use crate::source::Offsets;
 use crate::stream::chain::identifier_of;
 
-/// The version that this code writes and the greatest that it reads.
+/// The version of a checkpoint whose offsets name every split.
 pub const VERSION: u32 = 1;
+/// The version of one that keeps finished splits elsewhere, which older programs must not take for none; the greatest that this code reads.
+pub const NEWEST: u32 = 2;
 
 /// A checkpoint of a pipeline. Never changed once written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// [`VERSION`] when written.
+    /// [`VERSION`] or [`NEWEST`] when written.
     pub version: u32,
     /// The pipeline.
     pub pipeline: String,
@@ -204,8 +206,8 @@ impl Checkpoint {
         // First only the version: what else a newer one has is not known.
         let Versioned { version } = serde_json::from_slice(bytes).map_err(wrong)?;
         let version = version.as_ref().and_then(serde_json::Value::as_u64);
-        if version.is_some_and(|v| v > u64::from(VERSION)) {
-            return Err(Error::data(format!("the checkpoint has version {}, this program reads up to {VERSION}", version.unwrap_or(0)))
+        if version.is_some_and(|v| v > u64::from(NEWEST)) {
+            return Err(Error::data(format!("the checkpoint has version {}, this program reads up to {NEWEST}", version.unwrap_or(0)))
                 .hint("use the newer program that wrote it"));
         }
         let checkpoint: Checkpoint = serde_json::from_slice(bytes).map_err(wrong)?;
@@ -223,6 +225,20 @@ impl Checkpoint {
             return Err(Error::data(what).hint(unreadable()));
         }
         Ok(checkpoint)
+    }
+
+    /// All offsets that it holds.
+    pub(crate) fn all_offsets(&mut self) -> Vec<&mut Offsets> {
+        let mut all = vec![&mut self.offsets];
+        all.extend(&mut self.stop);
+        for sink in self.sinks.values_mut() {
+            all.push(&mut sink.since);
+            all.extend(&mut sink.covered);
+        }
+        for sink in self.close.iter_mut().flat_map(|close| close.sinks.values_mut()) {
+            all.extend([&mut sink.offsets, &mut sink.since, &mut sink.covered]);
+        }
+        all
     }
 
     /// Does any sink have messages?

@@ -1,16 +1,19 @@
 //! The chain's objects on the store: list, read, own, retain. `<location>/<pipeline>/<seq, 20 digits>.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::env::Rule;
 use crate::error::{Error, Result};
 use crate::format::Digest;
 use crate::publish::{Publication, publish};
+use crate::source::{Finished, Shelf};
 use crate::store::Store;
-use crate::stream::checkpoint::{Checkpoint, CheckpointKind, Link};
+use crate::stream::checkpoint::{Checkpoint, CheckpointKind, Link, NEWEST, VERSION};
 
 /// The series of checkpoint objects of one pipeline.
 #[derive(Clone, Debug)]
@@ -69,7 +72,10 @@ impl Ledger {
 
     /// Reads a checkpoint; none when it is not there.
     pub async fn read(&self, seq: u64) -> Result<Option<Written>> {
-        self.bytes(seq).await?.map(|bytes| self.decoded(&bytes, seq)).transpose()
+        match self.bytes(seq).await? {
+            Some(bytes) => self.decoded(&bytes, seq).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Where each seq lies when every lineage has a series of its own; only for [`Rule::OneChain`].
@@ -90,9 +96,23 @@ impl Ledger {
         self.store.get(&self.name(seq)).await
     }
 
-    fn decoded(&self, bytes: &[u8], seq: u64) -> Result<Written> {
+    async fn decoded(&self, bytes: &[u8], seq: u64) -> Result<Written> {
         let place = || format!("{}/{}", self.store.url(), self.name(seq));
-        let checkpoint = Checkpoint::from_bytes(bytes, &self.pipeline, seq).map_err(|e| e.at(place()))?;
+        let mut checkpoint = Checkpoint::from_bytes(bytes, &self.pipeline, seq).map_err(|e| e.at(place()))?;
+        // Most offsets share their finished splits; they are read once, and shared again.
+        let mut read: Vec<(Arc<Finished>, Arc<Finished>)> = Vec::new();
+        for offsets in checkpoint.all_offsets() {
+            let Some(finished) = offsets.1.take() else { continue };
+            offsets.1 = Some(match (finished.pending(), read.iter().find(|(listed, _)| *listed == finished)) {
+                (None, _) => finished,
+                (Some(_), Some((_, whole))) => whole.clone(),
+                (Some(_), None) => {
+                    let whole = Arc::new(finished.load(self).await.map_err(|e| e.at(place()))?);
+                    read.push((finished, whole.clone()));
+                    whole
+                }
+            });
+        }
         Ok(Written { checkpoint, digest: Digest::of(bytes) })
     }
 
@@ -124,7 +144,9 @@ impl Ledger {
 
     /// Creates the next checkpoint and owns it, or finds that somebody else does. `Fenced`: stop.
     /// Also every seq that is there now, rising.
-    pub async fn own(&self, checkpoint: Checkpoint, patience: Duration) -> Result<(Written, Vec<u64>)> {
+    pub async fn own(&self, mut checkpoint: Checkpoint, patience: Duration) -> Result<(Written, Vec<u64>)> {
+        let puts_away = checkpoint.all_offsets().iter().any(|offsets| offsets.finished() > 0);
+        checkpoint.version = if puts_away { NEWEST } else { VERSION };
         let bytes = checkpoint.to_bytes()?;
         let digest = Digest::of(&bytes);
         let env = self.store.env();
@@ -181,11 +203,23 @@ impl Ledger {
         while let Some(link) = parent {
             // Of other bytes: left over by retention that another process did not finish, or damaged; not part of this history.
             let Some(bytes) = self.bytes(link.seq).await?.filter(|b| Digest::of(b) == link.sha256) else { break };
-            let written = self.decoded(&bytes, link.seq)?;
+            let written = self.decoded(&bytes, link.seq).await?;
             parent = written.checkpoint.parent.filter(|p| p.seq < link.seq);
             all.push(written);
         }
         Ok(all)
+    }
+}
+
+/// Lists of finished splits, `<location>/<pipeline>/finished/<hash of the bytes>`. Never deleted: they cost 32 bytes for each split, and who
+/// might still need one cannot be known.
+#[async_trait]
+impl Shelf for Ledger {
+    async fn put(&self, name: &str, bytes: Bytes) -> Result<()> {
+        self.store.put(&format!("{}/finished/{name}", self.pipeline), bytes).await
+    }
+    async fn get(&self, name: &str) -> Result<Option<Bytes>> {
+        self.store.get(&format!("{}/finished/{name}", self.pipeline)).await
     }
 }
 

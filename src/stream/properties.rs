@@ -25,6 +25,10 @@ pub(crate) fn snapshot_properties(context: &Context<'_>, entry: &SinkEntry) -> R
         .map(|(split, to)| (split.as_str(), [entry.since.offset(split), to.offset]))
         .filter(|(_, [from, to])| from < to)
         .collect();
+    // What was read to its end and put away meanwhile has no name there any more.
+    let put_away = entry.since.0.iter().filter(|(split, _)| !until.0.contains_key(*split));
+    let put_away = put_away.map(|(split, from)| (split.as_str(), [from.offset, until.offset(split)])).filter(|(_, [from, to])| from < to);
+    let moved: BTreeMap<&str, [u64; 2]> = moved.into_iter().chain(put_away).collect();
     let ranges = serde_json::to_string(&moved).map_err(|e| Error::internal("ranges cannot be written").because(e))?;
     all.insert(property::OFFSETS.to_owned(), ranges);
     if let Some(predecessor) = &entry.predecessor {

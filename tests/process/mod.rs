@@ -12,6 +12,7 @@ mod order;
 pub(crate) mod scenarios;
 pub(crate) mod tally;
 mod together;
+mod watched;
 mod writers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +125,9 @@ impl Running {
         Running { child, started, lines, err: Some(err), out: Some(out) }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
     pub(crate) fn started(&self) -> Instant {
         self.started
     }

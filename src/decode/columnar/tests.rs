@@ -156,6 +156,39 @@ fn what_fits_as_a_whole_and_value_by_value_is_the_same() {
 }
 
 #[test]
+fn nested_columns_fit_as_a_whole_or_value_by_value_and_one_that_does_not_takes_only_its_row() {
+    use arrow::datatypes::Int64Type;
+    let list = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![Some(1), None]), Some(vec![Some(5_000_000_000)]), None]);
+    let mut map = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+    for n in 0..3 {
+        map.keys().append_value(format!("k{n}"));
+        map.values().append_value(n);
+        map.append(true).unwrap();
+    }
+    let field = |name: &str, t| Arc::new(Field::new(name, t, true));
+    let row = StructArray::from(vec![
+        (field("y", A::Utf8), a(StringArray::from(vec![Some("a"), None, Some("c")]))),
+        (field("x", A::Int32), a(Int32Array::from(vec![1, 2, 3]))),
+    ]);
+    let rows = rows(vec![("l", a(list)), ("m", a(map.finish())), ("r", a(row))]);
+    let specs = [spec("l", "ARRAY<INT>"), spec("m", "MAP<STRING, BIGINT>"), spec("r", "ROW<x BIGINT, y STRING, z DATE>")];
+    let decoded = decode(&specs, &rows);
+    assert_eq!(decoded.rejects.iter().map(|r| (r.index, r.stage)).collect::<Vec<_>>(), [(1, Stage::Cast)], "{:?}", decoded.rejects);
+    let shown = |row| {
+        let mut out = Vec::new();
+        let columns = decoded.batch.columns().iter().map(|c| (c.as_ref() as &dyn Array, row));
+        arrow_value::object(["l", "m", "r"].map(|n| n.as_bytes().to_vec()).into_iter().zip(columns), &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(shown(0), r#"{"l":[1,null],"m":{"k0":0},"r":{"x":1,"y":"a","z":null}}"#);
+    assert_eq!(shown(1), r#"{"l":null,"m":{"k2":2},"r":{"x":3,"y":"c","z":null}}"#);
+    let strict = decode(&[spec("r", "ROW<x BIGINT, y STRING NOT NULL>")], &rows);
+    assert_eq!(strict.rejects.iter().map(|r| r.index).collect::<Vec<_>>(), [1]);
+    let inferred: Vec<String> = columns_of(&rows).unwrap().into_iter().map(|s| s.type_text).collect();
+    assert_eq!(inferred, ["ARRAY<BIGINT>", "MAP<STRING NOT NULL, BIGINT>", "ROW<y STRING, x INT>"]);
+}
+
+#[test]
 fn on_new_field_reject_looks_into_the_rows_that_columns_reach_into() {
     let inner = StructArray::from(vec![
         (Arc::new(Field::new("x", arrow::datatypes::DataType::Int32, true)), a(Int32Array::from(vec![1]))),

@@ -37,7 +37,7 @@ fn snapshot_digest(floor: Floor) -> Digest {
 
 fn offsets(off: Off) -> Offsets {
     let position = Position { offset: off.into(), note: None };
-    Offsets(if off == 0 { Default::default() } else { [("s".to_owned(), position)].into() })
+    if off == 0 { Offsets::default() } else { Offsets::from([("s".to_owned(), position)]) }
 }
 
 fn offsets_back(offsets: &Offsets) -> Off {

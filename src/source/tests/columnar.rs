@@ -76,7 +76,7 @@ fn any_row_is_found_again() {
     let mut source = dir.source();
     let resolved = block(source.resolve(None)).unwrap();
     for from in [1, 49, 50, 119, 120, 121, 240, 359, 499, 500] {
-        let at = Offsets([("in/a.parquet".to_owned(), Position { offset: from, note: None })].into());
+        let at = Offsets::from([("in/a.parquet".to_owned(), Position { offset: from, note: None })]);
         let mut source = dir.source();
         block(source.seek(&at, resolved.stop.as_ref())).unwrap();
         let (all, done) = ids(&mut source);

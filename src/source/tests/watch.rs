@@ -33,7 +33,8 @@ fn now(source: &mut FilesSource) -> Result<Vec<Seen>> {
             Polled::Batch(rows) => {
                 seen.extend((0..rows.batch.num_rows()).map(|i| (rows.origin.split.clone(), rows.first + i as u64, 0, String::new(), None)));
             }
-            Polled::Idle => return Ok(seen),
+            Polled::Idle if source.queue.is_empty() && source.current.is_none() => return Ok(seen),
+            Polled::Idle => {}
             other => panic!("{other:?}"),
         }
     }

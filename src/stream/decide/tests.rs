@@ -7,7 +7,7 @@ use crate::source::Position;
 use crate::stream::checkpoint::{From, Link, Writer};
 
 fn offsets(pairs: &[(&str, u64)]) -> Offsets {
-    Offsets(pairs.iter().map(|(s, o)| ((*s).to_owned(), Position { offset: *o, note: None })).collect())
+    pairs.iter().map(|(s, o)| ((*s).to_owned(), Position { offset: *o, note: None })).collect()
 }
 
 fn floor(id: u64) -> Floor {

@@ -378,7 +378,7 @@ struct Splits {
 impl Splits {
     fn ends(&self) -> Offsets {
         let end = |n: u64| Position { offset: Setup::offset_of(n - 1) + 1, note: None };
-        Offsets(self.input.iter().map(|(s, n)| ((*s).to_owned(), end(*n))).collect())
+        self.input.iter().map(|(s, n)| ((*s).to_owned(), end(*n))).collect()
     }
 }
 

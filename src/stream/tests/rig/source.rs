@@ -32,7 +32,7 @@ pub(super) struct Numbers {
 impl Numbers {
     fn now(&self) -> Offsets {
         let inputs = self.world.inputs.lock().unwrap().clone();
-        Offsets(inputs.into_iter().map(|(s, n)| (s, Position { offset: n, note: None })).collect())
+        inputs.into_iter().map(|(s, n)| (s, Position { offset: n, note: None })).collect()
     }
 }
 
