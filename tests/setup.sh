@@ -45,14 +45,21 @@ for version in $java_versions; do
     continue
   fi
   say "Java Paimon $version into $dir"
-  rm -rf "$dir"
-  mkdir -p "$dir/lib" "$dir/classes"
+  # The jars stay while only the reader beside them has changed.
+  jars=$(sha256sum <tests/interop/java/pom.xml)
   fetch() {
     mvn -q -B -Dstyle.color=never -f tests/interop/java/pom.xml -Dpaimon.version="$version" \
       org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies \
       -DincludeScope=runtime -DoutputDirectory="$root/$dir/lib" >&2
   }
-  fetch || { say "once more: Maven, $version"; sleep 5; fetch; }
+  if [ "$(cat "$dir/jars" 2>/dev/null)" != "$jars" ]; then
+    rm -rf "$dir"
+    mkdir -p "$dir/lib"
+    fetch || { say "once more: Maven, $version"; sleep 5; fetch; }
+    printf '%s\n' "$jars" >"$dir/jars"
+  fi
+  rm -rf "$dir/ready" "$dir/classes"
+  mkdir -p "$dir/classes"
   javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/*.java
   printf '%s\n' "$stamp" >"$dir/ready"
 done

@@ -23,6 +23,7 @@ pub struct TableWrite {
 
 impl TableWrite {
     pub(crate) fn new(table: &Table, user: &CommitUser, memory: Option<usize>) -> Result<TableWrite> {
+        table.check_writable()?;
         let newest = table.log.schema();
         let options = newest.options.writer_options(&table.schema, memory.unwrap_or(MEMORY));
         let buckets = FixedBuckets::of(&table.schema, newest.options.buckets.as_ref())?;

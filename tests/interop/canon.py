@@ -224,7 +224,7 @@ def arrow_type(t):
         return pa.decimal128(k.a or 10, k.b or 0)
     if k.base == "TIMESTAMP":
         p = 6 if k.a is None else k.a
-        return pa.timestamp("ms" if p <= 3 else "us" if p <= 6 else "ns", "UTC" if k.ltz else None)
+        return pa.timestamp("s" if p == 0 else "ms" if p <= 3 else "us" if p <= 6 else "ns", "UTC" if k.ltz else None)
     return {"BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
             "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(), "CHAR": pa.string(), "VARCHAR": pa.string(),
             "BYTES": pa.binary(), "BINARY": pa.binary(), "VARBINARY": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms")}[k.base]

@@ -1,7 +1,7 @@
 //! What Lakeward writes, read by other people's readers. They are installed by `tests/setup.sh`; without them these tests fail.
 //!
 //! ```text
-//! cargo test --test main readback -- --ignored --nocapture       1 to 2 minutes on two cores, debug build
+//! cargo test --test main readback -- --ignored --nocapture       5 to 10 minutes on two cores, debug build
 //! ```
 //!
 //! Expected values are the tests' own lists; the pipeline that writes runs in this process. `quirks` lists what readers get wrong.
@@ -11,12 +11,16 @@ mod checked;
 mod crash;
 mod dataset;
 mod foreign;
+mod matrix;
 mod merged;
+mod model;
 mod options;
 mod partitions;
+mod property;
 pub(crate) mod quirks;
 pub(crate) mod readers;
 mod replay;
+mod strangers;
 mod travel;
 mod types;
 mod values;
