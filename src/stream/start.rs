@@ -65,7 +65,8 @@ impl Start<'_> {
         let greatest = self.ledger.greatest().await?;
         let seen = greatest.as_ref().map(|w| w.checkpoint.seq);
         let (ledger, run) = (self.ledger.clone(), self.writer.run.clone());
-        match self.run_from(greatest, configured, source).await {
+        // Boxed: a start is large, and callers hold it in futures of their own.
+        match Box::pin(self.run_from(greatest, configured, source)).await {
             // A newer owner may have changed the tables under this start: then it is older, and nothing is wrong with them.
             Err(error) if error.kind() == Kind::Data => {
                 ledger.no_other_run_since(seen, &run).await?;
