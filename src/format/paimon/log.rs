@@ -1,5 +1,6 @@
 //! [`SnapshotLog`] over a Paimon table: the only file here that does I/O, with its parts `stage`, `merge`, `confirm`, `read` and `find`.
 
+mod bounds;
 mod confirm;
 #[cfg(test)]
 mod cost_tests;

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::super::manifest::{EntryKind, ManifestMeta};
+use super::super::manifest::EntryKind;
 use super::super::paths::PaimonLayout;
-use super::super::row;
 use super::super::snapshot::Snapshot;
 use super::PaimonLog;
+use super::bounds::Bounds;
 use crate::error::Result;
 use crate::schema::{DataType, Scalar};
 
@@ -42,17 +42,8 @@ impl Place {
         Place { bucket, values: texts.into_iter().rev().zip(types).zip(defaults).map(value).collect() }
     }
 
-    fn may_be_in(&self, meta: &ManifestMeta, bounds: &Option<[Vec<Option<Scalar>>; 2]>) -> bool {
-        if let (Some(bucket), Some((least, greatest))) = (self.bucket, meta.buckets)
-            && !(least..=greatest).contains(&bucket)
-        {
-            return false;
-        }
-        let Some([min, max]) = bounds else { return true };
-        self.values.iter().zip(min.iter().zip(max)).all(|pair| match pair {
-            (Some(value), (Some(min), Some(max))) => !(value < min || value > max),
-            _ => true,
-        })
+    fn may_be_in(&self, bounds: &Bounds) -> bool {
+        self.bucket.is_none_or(|bucket| bounds.may_hold_bucket(bucket)) && bounds.may_hold_known(&self.values)
     }
 }
 
@@ -79,9 +70,8 @@ impl PaimonLog {
                 if open.is_empty() {
                     return Ok(false);
                 }
-                let bound = |row: &[u8]| row::decode(row, &types).ok();
-                let bounds = bound(&meta.partition_stats.min).zip(bound(&meta.partition_stats.max)).map(|(min, max)| [min, max]);
-                if !places.iter().any(|p| p.may_be_in(meta, &bounds)) {
+                let bounds = Bounds::of(meta, &types);
+                if !places.iter().any(|p| p.may_be_in(&bounds)) {
                     continue;
                 }
                 for entry in self.read_manifest(&meta.name).await?.iter().rev() {
@@ -114,7 +104,6 @@ fn places(files: &[String], layout: &PaimonLayout, types: &[DataType]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::paimon::stats::RawStats;
 
     #[test]
     fn a_path_tells_bucket_and_partition_where_it_can() {
@@ -127,34 +116,5 @@ mod tests {
         let spelt = place("n=none/s=a%2Fb/d=2024-01-02/bucket-postpone/x");
         assert_eq!((spelt.bucket, spelt.values), (None, vec![None, None, Some(Scalar::Date(19724))]));
         assert_eq!(place("x").values, [None, None, None]);
-    }
-
-    #[test]
-    fn a_manifest_is_passed_over_only_when_its_bounds_exclude_the_file() {
-        let types = [DataType::Int];
-        let place = Place::of("n=5/bucket-1/x", &types, &["none".into()]);
-        let meta = |buckets| ManifestMeta {
-            name: "m".into(),
-            size: 1,
-            added: 1,
-            deleted: 0,
-            partition_stats: RawStats::empty(),
-            schema_id: 0,
-            buckets,
-            levels: None,
-            row_ids: None,
-        };
-        let bounds = |min, max| Some([vec![Some(Scalar::Int(min))], vec![Some(Scalar::Int(max))]]);
-        for (buckets, bounds, may) in [
-            (Some((0, 1)), bounds(5, 5), true),
-            (Some((2, 9)), bounds(5, 5), false),
-            (None, bounds(6, 9), false),
-            (None, bounds(1, 4), false),
-            (None, bounds(1, 5), true),
-            (None, None, true),
-            (None, Some([vec![None], vec![None]]), true),
-        ] {
-            assert_eq!(place.may_be_in(&meta(buckets), &bounds), may, "{buckets:?} {bounds:?}");
-        }
     }
 }

@@ -21,6 +21,7 @@ use super::super::row;
 use super::super::schema::TableSchema;
 use super::super::stats;
 use super::PaimonLog;
+use super::bounds::Bounds;
 use crate::env::Rule;
 use crate::error::{Error, Result};
 use crate::schema::{DataType, Scalar};
@@ -307,12 +308,18 @@ impl PaimonLog {
                 *removed.entry(entry.identity()).or_default() += 1;
             }
         }
-        let places: BTreeSet<(Vec<u8>, i32)> = removed.keys().map(|f| (f.partition().to_vec(), f.bucket())).collect();
+        let places: BTreeSet<(&[u8], i32)> = removed.keys().map(|f| (f.partition(), f.bucket())).collect();
+        let places = places.into_iter().map(|(partition, bucket)| Ok((row::decode(partition, &types)?, bucket)));
+        let places = places.collect::<Result<Vec<_>>>()?;
+        let touched = |meta: &ManifestMeta| {
+            let bounds = Bounds::of(meta, &types);
+            places.iter().any(|(partition, bucket)| bounds.may_hold_bucket(*bucket) && bounds.may_hold(partition))
+        };
         let mut open: HashSet<FileIdentity> = HashSet::new();
         let target = newest.options.merging.target;
         let (mut out, mut pack, mut bytes) = (Vec::new(), Vec::new(), 0u64);
         for meta in list {
-            let stays = meta.deleted == 0 && size(meta) >= target / 2 && !may_hold(meta, &places, &types);
+            let stays = meta.deleted == 0 && size(meta) >= target / 2 && !touched(meta);
             if stays || (bytes > 0 && bytes + size(meta) > target) {
                 self.flush(&mut pack, &mut out, newest, &types).await?;
                 bytes = 0;
@@ -378,21 +385,4 @@ impl PaimonLog {
             None => self.meta_file(name).await,
         }
     }
-}
-
-/// May this manifest hold a file of one of these partitions (BinaryRows) and buckets, by the statistics of its list line?
-pub(super) fn may_hold(meta: &ManifestMeta, places: &BTreeSet<(Vec<u8>, i32)>, types: &[DataType]) -> bool {
-    let stats = &meta.partition_stats;
-    let bounds = row::decode(&stats.min, types).and_then(|min| Ok((min, row::decode(&stats.max, types)?)));
-    places.iter().any(|(partition, bucket)| {
-        if meta.buckets.is_some_and(|(min, max)| !(min..=max).contains(bucket)) {
-            return false;
-        }
-        let (Ok((min, max)), Ok(values)) = (&bounds, row::decode(partition, types)) else { return true };
-        values.iter().enumerate().all(|(i, value)| match (value, min.get(i), max.get(i)) {
-            (None, ..) => stats.nulls.get(i).copied().flatten() != Some(0),
-            (Some(value), Some(Some(min)), Some(Some(max))) => !(value < min || value > max),
-            (Some(_), ..) => true, // no bounds: not known
-        })
-    })
 }

@@ -8,15 +8,16 @@ use super::super::manifest::{EntryKind, ManifestEntry, ManifestMeta};
 use super::super::paths;
 use super::super::row;
 use super::super::snapshot::Snapshot;
+use super::bounds::{self, Bounds};
 use super::{LiveFile, PaimonLog, sequence};
 use crate::error::{Error, Result};
-use crate::schema::{DataType, Scalar};
+use crate::schema::Scalar;
 
 /// Manifests that are read at the same time.
 const AT_ONCE: usize = 8;
 
 /// Minimum, maximum and null count of one partition column.
-pub type PartitionRange = (Option<Scalar>, Option<Scalar>, Option<u64>);
+pub type PartitionRange = bounds::Range;
 
 /// Which files are wanted.
 pub trait Wanted: Sync {
@@ -52,7 +53,7 @@ impl PaimonLog {
             metas.extend(self.read_list(list).await?);
         }
         let all = metas.len();
-        metas.retain(|meta| match ranges(meta, &types) {
+        metas.retain(|meta| match Bounds::of(meta, &types).partitions {
             Some(ranges) => wanted.manifest(&ranges, entries(meta)),
             None => true,
         });
@@ -124,12 +125,4 @@ impl PaimonLog {
 
 fn entries(meta: &ManifestMeta) -> u64 {
     u64::try_from(meta.added.saturating_add(meta.deleted)).unwrap_or(u64::MAX)
-}
-
-/// `None`: they are missing, or not what they should be; then nothing is left out.
-fn ranges(meta: &ManifestMeta, types: &[DataType]) -> Option<Vec<PartitionRange>> {
-    let stats = &meta.partition_stats;
-    let (min, max) = (row::decode(&stats.min, types).ok()?, row::decode(&stats.max, types).ok()?);
-    let nulls = |i: usize| stats.nulls.get(i).copied().flatten().and_then(|n| u64::try_from(n).ok());
-    Some(min.into_iter().zip(max).enumerate().map(|(i, (min, max))| (min, max, nulls(i))).collect())
 }

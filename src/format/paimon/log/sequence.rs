@@ -11,13 +11,14 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::super::manifest::{EntryKind, ManifestEntry, ManifestMeta};
 use super::super::options::BucketOptions;
-use super::super::row;
+use super::super::paths::PaimonLayout;
 use super::super::schema::TableSchema;
 use super::super::snapshot::Snapshot;
 use super::PaimonLog;
+use super::bounds::Bounds;
 use crate::error::{Error, Result};
 use crate::format::{Digest, Head};
-use crate::schema::{DataType, Scalar};
+use crate::schema::Scalar;
 
 /// So many manifests are read at once.
 const READ_AT_ONCE: usize = 8;
@@ -183,12 +184,12 @@ impl PaimonLog {
     ) -> Result<()> {
         let missing: Vec<_> = touched.iter().filter(|(p, _)| !known.partitions.contains_key(**p)).collect();
         if !known.all && !missing.is_empty() {
-            let types: Vec<&DataType> = newest.schema.partition_indices().into_iter().map(|i| &newest.schema.fields[i].data_type).collect();
+            let types = PaimonLayout::new(&newest.schema, &newest.options).partition_types();
             let some: Vec<&ManifestMeta> = manifests
                 .iter()
                 .filter(|m| {
-                    let range = Range::of(m, &types);
-                    missing.iter().any(|(_, values)| range.may_hold(values))
+                    let bounds = Bounds::of(m, &types);
+                    missing.iter().any(|(_, values)| bounds.may_hold(values))
                 })
                 .collect();
             // Bit by bit is only cheaper than everything at once as long as it is less in all.
@@ -258,39 +259,6 @@ fn numbers(
         firsts.push(first);
     }
     Ok(firsts)
-}
-
-/// Which partitions a manifest may speak of.
-struct Range {
-    /// Of each partition column; none: not known.
-    columns: Option<Vec<Bounds>>,
-}
-
-struct Bounds {
-    min: Option<Scalar>,
-    max: Option<Scalar>,
-    nulls: Option<i64>,
-}
-
-impl Range {
-    fn of(meta: &ManifestMeta, types: &[&DataType]) -> Range {
-        let decoded = |bytes: &[u8]| row::decode(bytes, types.iter().copied()).ok();
-        let stats = &meta.partition_stats;
-        let columns = decoded(&stats.min).zip(decoded(&stats.max)).map(|(min, max)| {
-            let nulls = (0..types.len()).map(|i| stats.nulls.get(i).copied().flatten());
-            min.into_iter().zip(max).zip(nulls).map(|((min, max), nulls)| Bounds { min, max, nulls }).collect()
-        });
-        Range { columns }
-    }
-
-    fn may_hold(&self, partition: &[Option<Scalar>]) -> bool {
-        let Some(columns) = &self.columns else { return true };
-        columns.iter().zip(partition).all(|(bounds, value)| match value {
-            None => bounds.nulls != Some(0),
-            // Not comparable: not known.
-            Some(v) => !bounds.min.as_ref().is_some_and(|m| v < m) && !bounds.max.as_ref().is_some_and(|m| v > m),
-        })
-    }
 }
 
 /// Orders the live files of a table as its readers do: buckets by their first file, in each the files by their least sequence number.

@@ -174,37 +174,3 @@ async fn rows_spread_over_another_number_of_buckets_are_never_added() {
     let e = log.stage(&head(&log).await, &change(3, vec![four(2, 4)]), &mut Work::default()).await.unwrap_err();
     assert!(e.to_string().contains("bucket 4 of 4"), "{e}");
 }
-
-#[test]
-fn only_manifests_that_may_hold_a_partition_are_read() {
-    let types = [DataType::Int, DataType::String];
-    let one = |v: i64, s: &str| vec![Some(Scalar::Int(v)), Some(Scalar::String(s.into()))];
-    let partitions = [one(3, "b"), one(5, "d"), vec![Some(Scalar::Int(4)), None]];
-    let stats = super::super::super::stats::of_partitions(&types, partitions.iter().map(Vec::as_slice)).unwrap();
-    let meta = |partition_stats| ManifestMeta {
-        name: "m".into(),
-        size: 1,
-        added: 3,
-        deleted: 0,
-        partition_stats,
-        schema_id: 0,
-        buckets: None,
-        levels: None,
-        row_ids: None,
-    };
-    let types: Vec<&DataType> = types.iter().collect();
-    let range = Range::of(&meta(stats.clone()), &types);
-    let null = |v: i64| vec![Some(Scalar::Int(v)), None];
-    for (partition, may) in [
-        (one(3, "c"), true),
-        (one(4, "a"), false),
-        (one(2, "b"), false),
-        (one(6, "b"), false),
-        (null(3), true),
-        (vec![None, Some(Scalar::String("c".into()))], false),
-    ] {
-        assert_eq!(range.may_hold(&partition), may, "{partition:?}");
-    }
-    let unknown = Range::of(&meta(super::super::super::stats::RawStats::default()), &types);
-    assert!(unknown.may_hold(&one(9, "z")));
-}
