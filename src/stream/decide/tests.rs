@@ -235,7 +235,7 @@ fn a_checkpoint_survives_its_json() {
     assert_eq!(Checkpoint::from_bytes(&bytes, "p", 5).unwrap(), c);
     assert_eq!(Checkpoint::from_bytes(&bytes, "q", 5).unwrap_err().kind(), Kind::Data);
     assert_eq!(Checkpoint::from_bytes(&bytes, "p", 6).unwrap_err().kind(), Kind::Data);
-    let newer = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"version\":1", "\"version\":2", 1);
+    let newer = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"version\":1", "\"version\":3", 1);
     let error = Checkpoint::from_bytes(newer.as_bytes(), "p", 5).unwrap_err();
-    assert!(error.message().contains("version 2"), "{error}");
+    assert!(error.message().contains("version 3"), "{error}");
 }
