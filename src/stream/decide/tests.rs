@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Kind;
-use crate::format::Digest;
+use crate::format::{CommitMessage, Digest};
 use crate::source::Position;
 use crate::stream::checkpoint::{From, Link, Writer};
 
@@ -238,4 +238,20 @@ fn a_checkpoint_survives_its_json() {
     let newer = String::from_utf8(bytes.to_vec()).unwrap().replacen("\"version\":1", "\"version\":3", 1);
     let error = Checkpoint::from_bytes(newer.as_bytes(), "p", 5).unwrap_err();
     assert!(error.message().contains("version 3"), "{error}");
+}
+
+/// Checkpoints as programs before this one wrote them (of version 2 without most of the files that it names).
+#[test]
+fn checkpoints_of_every_version_are_read_and_say_the_same_when_written_again() {
+    let first = include_bytes!("../../../fixtures/checkpoints/version-1.json");
+    let second = include_bytes!("../../../fixtures/checkpoints/version-2.json");
+    for (bytes, version, seq) in [(&first[..], 1, 2), (second, 2, 9)] {
+        let read = Checkpoint::from_bytes(bytes, "golden", seq).unwrap();
+        assert_eq!((read.version, read.kind), (version, CheckpointKind::Data));
+        let messages = read.sinks.values().next().unwrap().messages.as_ref().unwrap();
+        let message: CommitMessage = messages[0].read().unwrap();
+        assert!(message.files[0].rows > 0, "{message:?}");
+        let again: serde_json::Value = serde_json::from_slice(&read.to_bytes().unwrap()).unwrap();
+        assert_eq!(again, serde_json::from_slice::<serde_json::Value>(bytes).unwrap(), "version {version}");
+    }
 }
