@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(root(&schema).unwrap(), expected.root_schema_ptr());
     }
 
-    /// Printed from files that Java Paimon 1.4.2 wrote.
+    /// Flat columns as files of Java Paimon 1.4.2 have them; nested ones by the rules that were seen in such files.
     #[test]
     fn nested_types_lie_as_java_writes_them() {
         let schema = schema(&[
