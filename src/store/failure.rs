@@ -122,13 +122,11 @@ impl From<object_store::Error> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// For calls whose failure is final as far as the kernel is concerned. A full or read-only disk may come back: tried again. What is not
-    /// allowed stays so until somebody allows it: waiting would only hide that.
+    /// For calls whose failure is final as far as the kernel is concerned. A full or read-only disk may come back: tried again.
     fn from(error: io::Error) -> Self {
         let verdict = match Errno::from_io_error(&error) {
             _ if error.kind() == io::ErrorKind::NotFound => Verdict::Absent,
             Some(Errno::NAMETOOLONG | Errno::LOOP | Errno::ISDIR | Errno::INVAL) => Verdict::Refused,
-            Some(Errno::ACCESS | Errno::PERM) => Verdict::Refused,
             _ if error.kind() == io::ErrorKind::InvalidInput => Verdict::Refused,
             _ => Verdict::Failed,
         };
@@ -139,7 +137,7 @@ impl From<io::Error> for Failure {
 fn disk_hint(text: &str) -> &'static str {
     if text.contains("os error 28") || text.contains("os error 122") {
         "make room on the disk and run it again"
-    } else if text.contains("os error 30") {
+    } else if ["os error 1)", "os error 13", "os error 30"].iter().any(|e| text.contains(e)) {
         "make the directory writable and run it again"
     } else if text.contains("os error 20") {
         "a file stands where a directory must be; move it and run it again"

@@ -53,7 +53,7 @@ impl LocalDir {
     }
 
     pub(super) fn get_range(&self, name: &str, range: Range<u64>) -> Done<Bytes> {
-        let mut file = open(&self.path(name))?;
+        let mut file = open(&self.path(name)).map_err(may_not)?;
         file.seek(SeekFrom::Start(range.start))?;
         let wanted = range.end.saturating_sub(range.start);
         let mut bytes = Vec::with_capacity(usize::try_from(wanted.min(1 << 30)).unwrap_or_default());
@@ -62,7 +62,7 @@ impl LocalDir {
     }
 
     pub(super) fn size(&self, name: &str) -> Done<u64> {
-        let found = fs::metadata(self.path(name))?;
+        let found = fs::metadata(self.path(name)).map_err(may_not)?;
         if found.is_dir() { Err(io::Error::from(io::ErrorKind::NotFound).into()) } else { Ok(found.len()) }
     }
 
@@ -73,7 +73,7 @@ impl LocalDir {
             let reading = match fs::read_dir(&path) {
                 Ok(reading) => reading,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(e.into()),
+                Err(e) => return Err(may_not(e)),
             };
             for item in reading {
                 let item = item?;
@@ -87,7 +87,7 @@ impl LocalDir {
                     Ok(found) => found,
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                     Err(e) if Errno::from_io_error(&e) == Some(Errno::LOOP) => continue,
-                    Err(e) => return Err(e.into()),
+                    Err(e) => return Err(may_not(e)),
                 };
                 let name = format!("{prefix}{name}");
                 if found.is_file() {
@@ -342,10 +342,16 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(path)
 }
 
+/// Who may not read will not be allowed to by waiting. A directory that may not be written to is waited for, as a read-only disk is.
+fn may_not(e: io::Error) -> Failure {
+    let refused = matches!(Errno::from_io_error(&e), Some(Errno::ACCESS | Errno::PERM));
+    Failure::from(e).meaning(if refused { Verdict::Failed } else { Verdict::Refused }, Verdict::Refused)
+}
+
 /// A directory is no object.
 fn read_failed(e: io::Error) -> Failure {
     let absent = e.kind() == io::ErrorKind::IsADirectory;
-    Failure::from(e).meaning(if absent { Verdict::Refused } else { Verdict::Absent }, Verdict::Absent)
+    may_not(e).meaning(if absent { Verdict::Refused } else { Verdict::Absent }, Verdict::Absent)
 }
 
 fn parent(path: &Path) -> &Path {
@@ -366,8 +372,8 @@ fn no_links(e: &io::Error) -> bool {
 fn link_failed(e: io::Error) -> Failure {
     let verdict = match Errno::from_io_error(&e) {
         Some(Errno::EXIST) => Verdict::Exists,
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::NOENT) => Verdict::Failed,
-        Some(Errno::NAMETOOLONG | Errno::ACCESS) => Verdict::Refused,
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::ACCESS | Errno::NOENT) => Verdict::Failed,
+        Some(Errno::NAMETOOLONG) => Verdict::Refused,
         _ => Verdict::Unclear,
     };
     Failure::new(verdict, e)
@@ -399,4 +405,21 @@ fn file_system(dir: &Path) -> String {
         _ => return format!("type {magic:#x}"),
     };
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_not_be_read_is_said_at_once_and_what_may_not_be_written_is_waited_for() {
+        for errno in [Errno::ACCESS, Errno::PERM] {
+            let error = || io::Error::from(errno);
+            assert_eq!([read_failed(error()), may_not(error())].map(|f| f.verdict), [Verdict::Refused; 2]);
+            assert_eq!(Failure::from(error()).verdict, Verdict::Failed);
+        }
+        assert_eq!(read_failed(Errno::NOENT.into()).verdict, Verdict::Absent);
+        assert_eq!(read_failed(Errno::ISDIR.into()).verdict, Verdict::Absent);
+        assert_eq!(may_not(Errno::IO.into()).verdict, Verdict::Failed);
+    }
 }

@@ -305,7 +305,6 @@ const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
 const EPERM: i32 = 1;
-const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 
 #[tokio::test]
@@ -336,21 +335,6 @@ async fn a_full_or_read_only_disk_is_waited_for() {
         let error = store.put_new("d", bytes("x")).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.to_string().contains(root.path().to_str().unwrap()), "{error}");
-    }
-}
-
-#[tokio::test]
-#[expect(clippy::disallowed_methods, reason = "a stop watch")]
-async fn what_is_not_allowed_on_disk_is_said_at_once() {
-    for errno in [EACCES, EPERM] {
-        let root = tempfile::tempdir().unwrap();
-        let faulty = Faulty::new(errno, u32::MAX, |op| matches!(op, DiskOp::CreateFile(_)));
-        let store = local(root.path(), faulty.options());
-        let started = std::time::Instant::now();
-        let error = store.put_new("a", bytes("x")).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
-        assert!(started.elapsed() < Duration::from_secs(5), "it was tried again");
-        assert!(error.next_step().is_some_and(|hint| hint.contains("let the user")), "{error}");
     }
 }
 
