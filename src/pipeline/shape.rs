@@ -2,6 +2,7 @@
 
 use super::yaml::{Entry, Mark, Node, Texts, Value, parse_set};
 use crate::error::{Error, Result};
+use crate::text::near::distance;
 
 /// What may stand at a place.
 pub(super) enum Shape {
@@ -147,25 +148,6 @@ pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     let allowed = (word.chars().count() / 3).clamp(1, 3);
     let near = candidates.into_iter().map(|c| (distance(&word, &c.to_lowercase()), c)).filter(|(d, _)| *d <= allowed);
     near.min_by_key(|(d, _)| *d).map(|(_, c)| c)
-}
-
-/// Edits between two words: insert, remove, replace, swap neighbours.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let other = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + other);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 /// Applies `--set PATH=VALUE` number `index`.

@@ -223,6 +223,11 @@ fn cut_off(path: &Path) -> Error {
 }
 
 fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    if let Some((_, codec)) = why.to_string().split_once("Disabled feature at compile time: ") {
+        return Error::invalid(format!("the Parquet file is packed with {codec}, which is not supported"))
+            .at(path.display())
+            .hint("write it with zstd, snappy, lz4, gzip or none");
+    }
     Error::data(format!("the Parquet file is damaged: {why}"))
         .at(path.display())
         .hint("put the undamaged file in its place and run again: it goes on after the last checkpoint")

@@ -190,7 +190,7 @@ impl Finished {
         let mut records = Vec::new();
         for segment in &self.segments {
             let lost = |what: &str| {
-                let hint = "restore the object: without it nobody can tell which files were read; or go back with --rewind";
+                let hint = "restore the object: without it nobody can tell which files were read";
                 Error::data(format!("the list of finished files {} {what}", segment.0)).hint(hint)
             };
             let bytes = shelf.get(&segment.0).await?.ok_or_else(|| lost("is missing"))?;

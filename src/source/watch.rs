@@ -110,7 +110,11 @@ impl FilesSource {
         self.positions = offsets.clone();
         (self.current, self.watching) = (None, self.options.watch.clone().map(Watching::new));
         self.queue.clear();
-        self.look_around()
+        self.look_around()?;
+        if self.watching.as_ref().is_some_and(|w| w.seen.is_empty()) {
+            tracing::warn!("no file matches {} yet; waiting for one", self.options.paths.join(", "));
+        }
+        Ok(())
     }
 
     /// Nothing is left to read: looks for more, or waits for the next look, at most `left`.

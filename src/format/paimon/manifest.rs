@@ -450,7 +450,7 @@ pub fn has_deletion_vectors(bytes: &[u8]) -> Result<bool> {
 }
 
 fn read<T>(bytes: &[u8], what: &str, one: impl Fn(Record) -> Result<T>) -> Result<Vec<T>> {
-    let garbled = || Error::data(format!("this is no {what}"));
+    let garbled = || Error::data(format!("this is no {what}")).hint(super::DAMAGED);
     let reader = apache_avro::Reader::new(bytes).map_err(|e| garbled().because(e))?;
     reader.map(|value| Record::new(value.map_err(|e| garbled().because(e))?).and_then(&one)).collect::<Result<_>>().map_err(|e| {
         match e.kind() {

@@ -628,6 +628,7 @@ mod tests {
     fn a_new_table_takes_no_slip_and_no_layout_of_others() {
         let refused = |key: &str| TableOptions::check_new(&raw(&[(key, "1")])).unwrap_err().to_string();
         assert!(refused("target_file_size").contains("did you mean `target-file-size`?"));
+        assert!(refused("bukcet").contains("did you mean `bucket`?"));
         assert!(refused("parquet.block.size").contains("`parquet.block.size`"));
         assert!(refused("file.block-size").contains("`file.block-size`"));
         for free in ["snapshot.num-retained.max", "owner", "sink.parallelism", "write-buffer-size"] {

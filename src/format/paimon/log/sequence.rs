@@ -128,7 +128,10 @@ impl PaimonLog {
         let numbered = numbers(&known, options, entries);
         known.forget_others(&touched.keys().copied().collect());
         self.state().buckets = known;
-        let firsts = numbered.map_err(|(index, e)| e.at(self.layout().partition_label(&entries[index].1)))?;
+        let firsts = numbered.map_err(|(index, e)| match entries[index].1.as_slice() {
+            [] => e,
+            partition => e.at(self.layout().partition_label(partition)),
+        })?;
         for ((entry, _), first) in entries.iter_mut().zip(&firsts) {
             entry.file.min_sequence = *first;
             entry.file.max_sequence = first.saturating_add((entry.file.rows - 1).max(0));
@@ -239,7 +242,8 @@ fn numbers(
         let others = partition.and_then(|p| p.live.iter().find(|(total, files)| **files > 0 && **total != options.total));
         if let Some((total, files)) = others {
             let what = format!("{files} live files are spread over {total} buckets, and the table's `bucket` is now {}", options.total);
-            let hint = "rewrite the partition with the engine that changed the option (INSERT OVERWRITE), or change it back";
+            let hint = "rewrite the partition with the engine that changed the option (INSERT OVERWRITE); or change it back, give the pending checkpoint up with \
+                        --abandon N, and its rows are written again";
             return Err((i, Error::conflict(what).hint(hint)));
         }
         if !options.ordered {

@@ -282,7 +282,8 @@ fn check_message(message: &CommitMessage, user: &CommitUser, buckets: Option<&Bu
         }
         Some(b) if *total_buckets != b.total => {
             let what = format!("a commit message spreads rows over {total_buckets} buckets, and the table's `bucket` is now {}", b.total);
-            Err(Error::invalid(what).hint("the option was changed after the rows were written: change it back, or write the rows again"))
+            Err(Error::invalid(what).hint("the option was changed after the rows were written: change it back, or give the checkpoint up with --abandon N, and its rows are \
+                written again"))
         }
         Some(b) if !(0..b.total).contains(bucket) => {
             Err(Error::invalid(format!("a commit message is for bucket {bucket} of {total_buckets}")).hint("buckets are counted from 0"))

@@ -2,6 +2,7 @@
 //! is refused by its name, for writing, for reading or for both.
 
 use super::RawOptions;
+use crate::text::near::distance;
 
 /// What an option is to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -447,21 +448,6 @@ fn nearest<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a st
     let most = (key.len() / 5).min(3);
     let near = names.map(|name| (distance(&plain(key), &plain(name)), name)).filter(|(far, _)| *far <= most);
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
-}
-
-/// How many letters must be put in, left out or changed.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
