@@ -497,7 +497,8 @@ mod tests {
             ("target-filesize", Some("target-file-size")),
             ("metadata.stat-mode", Some("metadata.stats-mode")),
             ("Bucket-Key", Some("bucket-key")),
-            ("bukcet", None), // two edits in six letters may as well be another word
+            ("bukcet", Some("bucket")),
+            ("bukcte", None), // two edits in six letters may as well be another word
             ("fields.a.stat-mode", Some("fields.a.stats-mode")),
             ("owner", None),
             ("my-team.cost-center", None),
