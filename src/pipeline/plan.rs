@@ -113,10 +113,12 @@ impl Planned {
             let named = greatest.as_ref().is_some_and(|w| w.checkpoint.sinks.contains_key(url));
             let checked = match &sink.table {
                 Some(table) => options.check_registrations(ledger, greatest.as_ref(), table).await,
-                None if named => Err(Error::data("the chain has written to this table, and it is gone").at(url).hint(
+                None if named => Err(Error::data("the chain has written to this table, and it is gone").at(url).hint(format!(
                     "restore it, or set the sink's location to where it is and say --adopt; if it is gone for good, take the sink out of the \
-                     pipeline file and say --drop-sink",
-                )),
+                     pipeline file and say --drop-sink; to begin anew, remove {}/{} too: the input is then read from its start",
+                    ledger.location(),
+                    ledger.pipeline()
+                ))),
                 None => Ok(()),
             };
             if let Err(error) = checked {

@@ -121,7 +121,8 @@ fn series(rows: u64, files: u64, seed: u64) {
     let (named, away) = (newest["offsets"].as_object().unwrap().len(), newest["offsets"]["//finished"]["offset"].as_u64().unwrap_or(0));
     let size = newest.to_string().len();
     println!("seed {seed}: {kills} kills, {rows} rows once each; {named} files named, {away} put away, a checkpoint of {size} bytes");
-    assert!(away > 0 && named < 300, "{named} {away}");
+    // At most 256, and what was read to its end since the last commit: a great deal on a machine that is slow.
+    assert!(away > 0 && named < 1000, "{named} {away}");
 }
 
 #[test]

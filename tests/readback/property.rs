@@ -339,10 +339,17 @@ fn asks(reader: &str, case: &Case, filter: &Filter) -> bool {
         DataType::Timestamp(7..) if python => nanos(bound) % 1000 == 0,
         DataType::TimestampLtz(7..) if python => reader != "pypaimon" && nanos(bound) % 1000 == 0,
         DataType::Timestamp(_) | DataType::TimestampLtz(_) if python => !far,
+        // Arrow's kernels tell the two zeros apart.
+        DataType::Float | DataType::Double if reader == "pypaimon-rust" && is_zero(bound) => false,
         // Java's order of floats is total, and its bytes are signed.
         DataType::Float | DataType::Double | DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => python,
         _ => true,
     }
+}
+
+/// 0.0 or -0.0.
+fn is_zero(bound: &str) -> bool {
+    bound.split_once(':').is_some_and(|(_, bits)| bits.trim_start_matches(['0', '8']).is_empty())
 }
 
 /// Java 1.4 fails on a MULTISET of timestamps or decimals (ClassCastException), its own ones too.
