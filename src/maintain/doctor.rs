@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::pin;
 
-use futures::future::{Either, select};
+use futures::FutureExt as _;
 
 use crate::error::{Error, Kind, Result};
 use crate::store::Store;
@@ -81,7 +81,8 @@ impl Check {
 /// Tries everything below a directory of its own at the location, tells each check when it is done, and removes what it wrote.
 ///
 /// `open` opens the location; it is called once for each racer, so that none shares a connection with another. When `stop` comes, the
-/// examination ends there. A check that fails is no error. `Invalid`, `Unavailable`: the location cannot be examined at all, or not to the end.
+/// examination ends after the check that is under way: nothing may be written after the cleaning. A check that fails is no error. `Invalid`,
+/// `Unavailable`: the location cannot be examined at all, or not to the end.
 pub async fn examine(
     open: &dyn Fn() -> Result<Store>,
     options: &DoctorOptions,
@@ -101,11 +102,13 @@ pub async fn examine(
         tell(check);
     };
     let own = store.child(&dir)?;
-    let (checked, stopped) = match select(pin!(checks(open, &own, &dir, options, &mut told)), pin!(stop)).await {
-        Either::Left((checked, _)) => (checked, false),
-        Either::Right(_) => (Err(Error::unavailable("stopped before the end").hint("run it again")), true),
+    let mut stop = pin!(stop);
+    let mut go_on = || match stop.as_mut().now_or_never() {
+        None => Ok(()),
+        Some(()) => Err(Error::unavailable("stopped before the end").hint("run it again")),
     };
-    if !reached && !stopped {
+    let checked = checks(open, &own, &dir, options, &mut told, &mut go_on).await;
+    if !reached {
         return checked; // nothing was written, and a store that is away would be waited for once more
     }
     let cleaned = clean(&store, &dir, &missing).await;
@@ -123,20 +126,29 @@ async fn checks(
     dir: &str,
     options: &DoctorOptions,
     tell: &mut dyn FnMut(Check),
+    go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     if own.is_local() {
         disk::checks(own)?.into_iter().for_each(&mut *tell);
     }
     // Also says that the bucket is missing, or that nobody may write to it: then there is nothing to examine.
     tell(settle("write and read", store::write_and_read(own).await, own.is_local())?);
+    go_on()?;
     tell(settle("create twice", store::create_twice(own).await, true)?);
     let racers: Vec<Store> = (0..options.racers).map(|_| open()?.child(dir)).collect::<Result<_>>()?;
+    go_on()?;
     tell(settle(race::NAME, race::race(&racers, options.rounds).await, true)?);
+    go_on()?;
     tell(settle("read after create", store::read_after_create(own).await, true)?);
+    go_on()?;
     tell(settle("list after create", store::list_after_create(own).await, true)?);
+    go_on()?;
     tell(settle("list after delete", store::list_after_delete(own).await, true)?);
+    go_on()?;
     tell(settle("replace", store::replace(own).await, true)?);
+    go_on()?;
     tell(settle("upload by parts", store::upload(own).await, true)?);
+    go_on()?;
     tell(settle("names", store::names(own).await, true)?);
     Ok(())
 }
