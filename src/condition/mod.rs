@@ -256,7 +256,7 @@ pub struct Col(String);
 /// let built = col("amount").ge(10).and(col("status").is_in(["new", "paid"])).or(!col("note").is_null());
 /// let written = Condition::parse("amount >= 10 and status in ('new', 'paid') or not note is null")?;
 /// assert_eq!(built.to_string(), written.to_string());
-/// # lakeward::Result::Ok(())
+/// # Ok::<(), lakeward::Error>(())
 /// ```
 pub fn col(name: impl Into<String>) -> Col {
     Col(name.into())

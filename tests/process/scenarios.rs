@@ -69,16 +69,19 @@ fn an_unbounded_source_without_a_trigger_is_refused_with_what_to_set() {
 
 #[test]
 fn a_process_that_dies_in_the_middle_leaves_200_rows_to_the_next_and_only_what_it_had_opened_behind() {
-    dies(&Place::fixture("failing"), true);
+    // On a machine that is busy the commit before may be so late that the process dies before it opens the next file: then once more.
+    assert!((0..3).any(|_| dies(&Place::fixture("failing"), true)), "row 120 came with no file open");
 }
 
-/// Of the fixture `failing`. Where the store answers at once, the process dies between two commits and with a file open.
-pub(crate) fn dies(place: &Place, at_once: bool) {
+/// Of the fixture `failing`. Where the store answers at once, the process dies between two commits and with a file open; false: it did not.
+pub(crate) fn dies(place: &Place, at_once: bool) -> bool {
     let died = place.run(&[]);
     assert_eq!(died.code, Some(86), "{}", died.err());
     let last_commit = died.lines.iter().rposition(super::Line::committed).unwrap_or_default();
     let opened: BTreeSet<String> = died.lines[last_commit..].iter().filter_map(|l| l.opened().map(str::to_owned)).collect();
-    assert!(!at_once || !opened.is_empty(), "row 120 came with no file open\n{}", died.err());
+    if at_once && opened.is_empty() {
+        return false;
+    }
     let landed = place.snapshots().last().map_or(0, |s| s["totalRecordCount"].as_u64().unwrap());
     assert!(!at_once || (50..120).contains(&landed), "{landed}");
 
@@ -94,7 +97,7 @@ pub(crate) fn dies(place: &Place, at_once: bool) {
     let referenced = path(place.rows(&["files", &place.location("table")]));
     let left: BTreeSet<String> = there.difference(&referenced).cloned().collect();
     if !at_once {
-        return; // a request that is under way may land when nobody looks
+        return true; // a request that is under way may land when nobody looks
     }
     if place.is_local() {
         assert_eq!(left, opened, "files on disk minus files referenced");
@@ -102,4 +105,5 @@ pub(crate) fn dies(place: &Place, at_once: bool) {
         assert!(left.is_subset(&opened), "an object is there when it is whole: {left:?} of {opened:?}");
     }
     assert_eq!(path(place.rows(&["files", &place.location("table"), "--unreferenced"])), left);
+    true
 }

@@ -26,7 +26,7 @@ fn the_three_scenarios_hold_on_a_bucket() {
     let server = Arc::new(Server::moto());
     scenarios::two_seconds(&fixture("generator", &server, &server.address));
     scenarios::killed_early(&fixture("unbounded", &server, &server.address));
-    scenarios::dies(&fixture("failing", &server, &server.address), true);
+    assert!(scenarios::dies(&fixture("failing", &server, &server.address), true), "row 120 came with no file open");
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn the_three_scenarios_hold_on_a_bucket_behind_a_bad_network() {
     let proxy = bad(&server, 11);
     scenarios::two_seconds(&fixture("generator", &server, &proxy.address));
     scenarios::killed_early(&fixture("unbounded", &server, &proxy.address));
-    scenarios::dies(&fixture("failing", &server, &proxy.address), false);
+    assert!(scenarios::dies(&fixture("failing", &server, &proxy.address), false));
     println!("{} requests: {:?}", proxy.requests(), proxy.counts());
 }
 
