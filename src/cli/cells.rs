@@ -9,7 +9,7 @@ use arrow::util::display::array_value_to_string;
 use chrono::{DateTime, NaiveDate, Timelike as _};
 
 use crate::cli::output::Value;
-use crate::schema::{DataType, Schema};
+use crate::schema::{DataType, Schema, unit_digits};
 
 /// A batch of which single rows are taken.
 pub(crate) struct Cells<'a> {
@@ -126,15 +126,6 @@ fn digits(data_type: Option<&DataType>) -> Option<u8> {
     match data_type {
         Some(DataType::Time(p) | DataType::Timestamp(p) | DataType::TimestampLtz(p)) => Some(*p),
         _ => None,
-    }
-}
-
-fn unit_digits(unit: TimeUnit) -> u8 {
-    match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 3,
-        TimeUnit::Microsecond => 6,
-        TimeUnit::Nanosecond => 9,
     }
 }
 

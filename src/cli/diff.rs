@@ -8,22 +8,21 @@ use crate::cli::files::partition;
 use crate::cli::output::{Columns, Output, Rows, Value};
 use crate::cli::partitions::sums;
 use crate::cli::rows::print;
-use crate::cli::tables::{open, schema_at};
+use crate::cli::tables::{files_at, open, schema_at};
 use crate::error::Result;
 use crate::format::paimon::log::LiveFile;
 use crate::schema::Schema;
-use crate::table::{At, Table};
 
 /// `diff`.
 pub(crate) async fn diff(args: DiffArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let before = files(&table, &args.from).await?;
+    let before = files_at(&table, &args.from).await?;
     if args.rows {
         let known: BTreeSet<&str> = before.iter().map(|f| f.path.as_str()).collect();
         let plan = table.scan().at(args.to).plan().await?.only(|f| !known.contains(f.path.as_str()));
         return print(plan.rows()?, false, output).await;
     }
-    let after = files(&table, &args.to).await?;
+    let after = files_at(&table, &args.to).await?;
     let (old, new) = (schema_at(&table, &args.from).await?, schema_at(&table, &args.to).await?);
     let mut rows = output.rows(Columns::new(["kind", "change", "partition", "name", "files", "rows", "bytes"]));
     columns(&old, &new, &mut rows)?;
@@ -67,13 +66,6 @@ fn line(kind: &str, change: &str) -> Vec<Value> {
     row[0] = Value::text(kind);
     row[1] = Value::text(change);
     row
-}
-
-async fn files(table: &Table, at: &At) -> Result<Vec<LiveFile>> {
-    match table.snapshot_at(at).await? {
-        Some(snapshot) => table.paimon().files_at(&snapshot).await,
-        None => Ok(Vec::new()),
-    }
 }
 
 /// Columns are the same when their field ids are.

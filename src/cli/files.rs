@@ -3,7 +3,7 @@
 use crate::cli::Failed;
 use crate::cli::args::FilesArgs;
 use crate::cli::output::{Columns, Output, Value};
-use crate::cli::tables::open;
+use crate::cli::tables::{files_at, open};
 use crate::error::Result;
 use crate::format::paimon::paths::sql_text;
 use crate::schema::{DataType, Scalar};
@@ -16,10 +16,7 @@ pub(crate) async fn files(args: FilesArgs, output: &mut Output) -> Result<(), Fa
         return unreferenced(&table, output).await;
     }
     let mut rows = output.rows(Columns::new(["path", "partition", "bucket", "size", "rows", "schema_id", "created"]));
-    let files = match table.snapshot_at(&args.when.at()).await? {
-        Some(snapshot) => table.paimon().files_at(&snapshot).await?,
-        None => Vec::new(),
-    };
+    let files = files_at(&table, &args.when.at()).await?;
     for live in files {
         rows.push(vec![
             Value::text(&live.path),

@@ -6,7 +6,7 @@ use crate::cli::Failed;
 use crate::cli::args::LookArgs;
 use crate::cli::files::{partition, scalar};
 use crate::cli::output::{Columns, Output, Value};
-use crate::cli::tables::open;
+use crate::cli::tables::{files_at, open};
 use crate::error::Result;
 use crate::format::paimon::log::LiveFile;
 use crate::format::paimon::manifest::ManifestMeta;
@@ -53,10 +53,7 @@ pub(crate) fn sums<'a>(table: &Table, files: impl IntoIterator<Item = &'a LiveFi
 /// `partitions`.
 pub(crate) async fn partitions(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let files = match table.snapshot_at(&args.when.at()).await? {
-        Some(snapshot) => table.paimon().files_at(&snapshot).await?,
-        None => Vec::new(),
-    };
+    let files = files_at(&table, &args.when.at()).await?;
     let mut rows = output.rows(Columns::new(["partition", "rows", "files", "bytes", "buckets", "newest_file"]));
     for sum in sums(&table, &files) {
         rows.push(vec![

@@ -9,6 +9,7 @@ use crate::cli::output::{Columns, Output, Value};
 use crate::cli::pipelines::store;
 use crate::error::{Error, Result};
 use crate::format::CommitUser;
+use crate::format::paimon::log::LiveFile;
 use crate::format::paimon::paths;
 use crate::format::paimon::snapshot::Snapshot;
 use crate::schema::Schema;
@@ -26,6 +27,14 @@ pub(crate) async fn schema_at(table: &Table, at: &At) -> Result<Arc<Schema>> {
     match table.snapshot_at(at).await? {
         Some(snapshot) if *at != At::Newest => Ok(table.paimon().schema_of(snapshot.schema_id).await?.schema.clone()),
         _ => Ok(table.schema().clone()),
+    }
+}
+
+/// What the table was made of then; none before its first snapshot.
+pub(crate) async fn files_at(table: &Table, at: &At) -> Result<Vec<LiveFile>> {
+    match table.snapshot_at(at).await? {
+        Some(snapshot) => table.paimon().files_at(&snapshot).await,
+        None => Ok(Vec::new()),
     }
 }
 

@@ -24,7 +24,34 @@ use std::fmt;
 pub(crate) use like::Pattern;
 
 use crate::error::{Error, Result};
-use crate::schema::Scalar;
+use crate::schema::{DataType, Scalar};
+
+/// Values of one class are compared with each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Class {
+    Number,
+    Text,
+    Bytes,
+    Bool,
+    Moment,
+    Time,
+}
+
+impl Class {
+    /// Of a type; nested ones have none.
+    pub(crate) fn of(ty: &DataType) -> Option<Class> {
+        use DataType as D;
+        Some(match ty {
+            D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Decimal { .. } | D::Float | D::Double => Class::Number,
+            D::String | D::Char(_) | D::VarChar(_) => Class::Text,
+            D::Binary(_) | D::VarBinary(_) | D::Bytes => Class::Bytes,
+            D::Boolean => Class::Bool,
+            D::Date | D::Timestamp(_) | D::TimestampLtz(_) => Class::Moment,
+            D::Time(_) => Class::Time,
+            D::Array(_) | D::Map(..) | D::Multiset(_) | D::Row(_) => return None,
+        })
+    }
+}
 
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

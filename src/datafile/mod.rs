@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::schema::Scalar;
 
 pub(crate) use check::column as check_column;
-pub(crate) use partition::scalar_at;
+pub(crate) use partition::{push_key, scalar_at};
 pub use writer::FileWriter;
 
 /// Where data files lie under a table's root.
@@ -132,4 +132,12 @@ impl WriterOptions {
     pub fn stats_mode(&self, column: &str) -> StatsMode {
         self.stats_of.get(column).copied().unwrap_or(self.stats)
     }
+}
+
+/// What is wrong with a Parquet file that cannot be read only because this program lacks the codec that it is packed with.
+pub(crate) fn unknown_codec(why: &dyn fmt::Display) -> Option<Error> {
+    let text = why.to_string();
+    let (_, codec) = text.split_once("Disabled feature at compile time: ")?;
+    let what = format!("the Parquet file is packed with {}, which is not supported", codec.trim());
+    Some(Error::invalid(what).hint("write it with zstd, snappy, lz4, gzip or none"))
 }

@@ -143,7 +143,8 @@ impl Rows {
     }
 }
 
-fn push_key(data_type: &DataType, column: &dyn Array, row: usize, key: &mut Vec<u8>) -> Result<()> {
+/// Appends bytes that stand for the value in one row and are not the beginning of any other value's; arrays as for [`scalar_at`].
+pub(crate) fn push_key(data_type: &DataType, column: &dyn Array, row: usize, key: &mut Vec<u8>) -> Result<()> {
     if column.is_null(row) {
         key.push(0);
         return Ok(());

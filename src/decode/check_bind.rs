@@ -2,7 +2,7 @@
 
 use super::cast::{self, Value, cut};
 use super::check::{Bound, Literal};
-use crate::condition::{At, Column, Condition, Kind, Literal as Written, Node, Pattern, Wrong};
+use crate::condition::{At, Class, Column, Condition, Kind, Literal as Written, Node, Pattern, Wrong};
 use crate::error::Result;
 use crate::schema::{DataType, Schema};
 use crate::text::number::Exact;
@@ -145,23 +145,7 @@ fn exact(text: &[u8], scale: u8, at: At) -> Fits<Literal> {
     })
 }
 
-#[derive(PartialEq)]
-enum Class {
-    Number,
-    Text,
-    Bool,
-    Moment,
-    Time,
-}
-
+/// Bytes are not compared in checks.
 fn class(ty: &DataType) -> Option<Class> {
-    use DataType as D;
-    match ty {
-        D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Decimal { .. } | D::Float | D::Double => Some(Class::Number),
-        D::String | D::Char(_) | D::VarChar(_) => Some(Class::Text),
-        D::Boolean => Some(Class::Bool),
-        D::Date | D::Timestamp(_) | D::TimestampLtz(_) => Some(Class::Moment),
-        D::Time(_) => Some(Class::Time),
-        D::Binary(_) | D::VarBinary(_) | D::Bytes | D::Array(_) | D::Map(..) | D::Multiset(_) | D::Row(_) => None,
-    }
+    Class::of(ty).filter(|class| *class != Class::Bytes)
 }

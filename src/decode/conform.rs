@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, MapArray, St
 use arrow::compute::{CastOptions, cast, cast_with_options, max, min};
 use arrow::datatypes::{DataType as A, FieldRef, Int64Type, TimeUnit};
 
-use crate::schema::{DataType, Field, Item};
+use crate::schema::{DataType, Field, Item, unit_digits};
 
 /// `array` as a column of type `to`; none: look at each value.
 pub(super) fn conform(array: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
@@ -72,19 +72,10 @@ fn lossless(array: &ArrayRef, target: &A) -> Option<ArrayRef> {
     (out.null_count() == array.null_count()).then_some(out)
 }
 
-fn digits(unit: &TimeUnit) -> u32 {
-    match unit {
-        TimeUnit::Second => 0,
-        TimeUnit::Millisecond => 3,
-        TimeUnit::Microsecond => 6,
-        TimeUnit::Nanosecond => 9,
-    }
-}
-
 /// Digits below the precision are cut off; an instant and a wall clock in UTC are the same number.
 fn timestamps(array: &ArrayRef, precision: u8, target: &A) -> Option<ArrayRef> {
     let (A::Timestamp(from, _), A::Timestamp(to, _)) = (array.data_type(), target) else { return None };
-    let (from, to) = (digits(from), digits(to));
+    let (from, to) = (u32::from(unit_digits(*from)), u32::from(unit_digits(*to)));
     let values = cast(array, &A::Int64).ok()?;
     let one = 10_i64.pow(from);
     if !within(&values, (DAYS.0.saturating_mul(86_400).saturating_mul(one), (DAYS.1 + 1).saturating_mul(86_400).saturating_mul(one) - 1)) {
@@ -154,7 +145,7 @@ pub(super) fn type_of(from: &A) -> Option<DataType> {
         A::Time64(TimeUnit::Microsecond) => D::Time(6),
         A::Time64(_) => D::Time(9),
         A::Timestamp(unit, zone) => {
-            let p = u8::try_from(digits(unit)).ok()?;
+            let p = unit_digits(*unit);
             if zone.is_some() { D::TimestampLtz(p) } else { D::Timestamp(p) }
         }
         A::List(inner) => D::Array(Box::new(item(inner)?)),

@@ -16,7 +16,6 @@ mod leaf;
 mod mapping;
 mod nested;
 mod rows;
-mod scalar;
 mod scan;
 #[cfg(test)]
 mod testing;

@@ -11,10 +11,10 @@ use arrow::compute::FilterBuilder;
 use super::cast::{Value, cut};
 use super::columns::{Bad, Cells, Column};
 use super::mapping::{ColumnMapping, Mapping, Meta, ValueFrom};
-use super::scalar::{key, scalar};
 use super::{Decoded, Stage};
+use crate::datafile::{push_key, scalar_at};
 use crate::error::{Error, Result};
-use crate::schema::Scalar;
+use crate::schema::{DataType, Scalar};
 use crate::source::Records;
 
 /// Records that are converted together: few enough that their slots stay in the cache.
@@ -289,7 +289,8 @@ impl Rows {
     /// Rejects the rows of partitions that cannot be.
     fn partitions(&mut self, arrays: &[ArrayRef], bad: &mut Bad) -> Result<()> {
         let Some(check) = self.mapping.partition_check.clone().filter(|_| !self.partition.is_empty()) else { return Ok(()) };
-        let columns: Vec<&ArrayRef> = self.partition.iter().map(|i| &arrays[*i]).collect();
+        let columns: Vec<(&DataType, &ArrayRef)> =
+            self.partition.iter().map(|i| (&self.mapping.columns[*i].data_type, &arrays[*i])).collect();
         let (mut this, mut last, mut answer) = (Vec::new(), Vec::new(), None::<String>);
         let mut first = true;
         for row in 0..bad.flags().len() {
@@ -297,14 +298,14 @@ impl Rows {
                 continue;
             }
             this.clear();
-            columns.iter().try_for_each(|c| key(c, row, &mut this))?;
+            columns.iter().try_for_each(|(t, c)| push_key(t, c, row, &mut this))?;
             if first || this != last {
                 first = false;
                 if !self.asked.contains_key(&this) {
                     if self.asked.len() >= ASKED {
                         self.asked.clear();
                     }
-                    let values = columns.iter().map(|c| scalar(c, row)).collect::<Result<Vec<Option<Scalar>>>>()?;
+                    let values = columns.iter().map(|(t, c)| scalar_at(t, c, row)).collect::<Result<Vec<Option<Scalar>>>>()?;
                     self.asked.insert(this.clone(), check(&values).err());
                 }
                 answer = self.asked.get(&this).cloned().flatten();

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 
 pub use scalar::Scalar;
 pub(crate) use scalar::{Hex, unhex};
+pub(crate) use types::unit_digits;
 pub use types::{DataType, Item};
 pub(crate) use types::{ELEMENT, KEY_VALUE};
 

@@ -194,6 +194,16 @@ impl DataType {
     }
 }
 
+/// How many digits a second has in this unit.
+pub(crate) fn unit_digits(unit: arrow_types::TimeUnit) -> u8 {
+    match unit {
+        arrow_types::TimeUnit::Second => 0,
+        arrow_types::TimeUnit::Millisecond => 3,
+        arrow_types::TimeUnit::Microsecond => 6,
+        arrow_types::TimeUnit::Nanosecond => 9,
+    }
+}
+
 fn map_of(key: &Item, value: arrow_types::DataType, nullable: bool) -> arrow_types::DataType {
     let [entries, k, v] = KEY_VALUE;
     let fields = [arrow_types::Field::new(k, key.data_type.to_arrow(), false), arrow_types::Field::new(v, value, nullable)];

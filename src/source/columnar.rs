@@ -13,6 +13,7 @@ use parquet::basic::Type as PhysicalType;
 
 use super::file::{Ask, Note, changed, digest, look, missing, os_error, shrunk};
 use super::{Origin, Position, Rows};
+use crate::datafile::unknown_codec;
 use crate::error::{Error, Result};
 
 /// Rows of one batch, at most and at least; between them the size decides.
@@ -223,10 +224,8 @@ fn cut_off(path: &Path) -> Error {
 }
 
 fn damaged(path: &Path, why: &dyn std::fmt::Display) -> Error {
-    if let Some((_, codec)) = why.to_string().split_once("Disabled feature at compile time: ") {
-        return Error::invalid(format!("the Parquet file is packed with {codec}, which is not supported"))
-            .at(path.display())
-            .hint("write it with zstd, snappy, lz4, gzip or none");
+    if let Some(unknown) = unknown_codec(why) {
+        return unknown.at(path.display());
     }
     Error::data(format!("the Parquet file is damaged: {why}"))
         .at(path.display())

@@ -32,6 +32,7 @@ use self::open::OpenFile;
 use self::predicate::{Bound, Range, Residual};
 use self::widen::Widening;
 use crate::condition::Condition;
+use crate::datafile::unknown_codec;
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
 use crate::format::paimon::log::LiveFile;
@@ -395,18 +396,11 @@ async fn footer_with<F: Future<Output = Result<Bytes>>>(fetch: impl Fn(Span<u64>
 }
 
 fn damaged(e: ParquetError, place: &str) -> Error {
-    if let Some(codec) = unknown_codec(&e) {
-        let what = format!("the file is packed with {codec}, which is not supported");
-        return Error::invalid(what).at(place).hint("rewrite the table with zstd, snappy, lz4, gzip or none");
+    if let Some(unknown) = unknown_codec(&e) {
+        return unknown.at(place);
     }
     Error::data("this is no readable Parquet file of the size that the table says")
         .because(e)
         .at(place)
         .hint("the file is damaged, or is not Parquet")
-}
-/// The codec that a file would need and this program lacks.
-pub(crate) fn unknown_codec(e: &ParquetError) -> Option<String> {
-    let text = e.to_string();
-    let name = text.split_once("Disabled feature at compile time: ").map(|(_, name)| name)?;
-    Some(name.trim().to_owned())
 }

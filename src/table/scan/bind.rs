@@ -2,7 +2,7 @@
 //! the comparisons, where it disappears. (With null a comparison and its opposite are both not true, so that says the same.)
 
 use super::predicate::{Bound, Test};
-use crate::condition::{At, CONDITION, Column, Condition, Literal, Node, Op, Pattern, Wrong};
+use crate::condition::{At, CONDITION, Class, Column, Condition, Literal, Node, Op, Pattern, Wrong};
 use crate::error::Result;
 use crate::schema::{DataType, Field, Scalar, Schema};
 use crate::text::number::{Exact, POW10};
@@ -116,39 +116,15 @@ fn opposite(op: Op) -> Op {
     }
 }
 
-/// What is compared with what.
-#[derive(PartialEq)]
-enum Class {
-    Number,
-    Text,
-    Bytes,
-    Bool,
-    Moment,
-    Time,
-}
-
-fn class(ty: &DataType) -> Option<Class> {
-    use DataType as D;
-    Some(match ty {
-        D::TinyInt | D::SmallInt | D::Int | D::BigInt | D::Decimal { .. } | D::Float | D::Double => Class::Number,
-        D::String | D::Char(_) | D::VarChar(_) => Class::Text,
-        D::Binary(_) | D::VarBinary(_) | D::Bytes => Class::Bytes,
-        D::Boolean => Class::Bool,
-        D::Date | D::Timestamp(_) | D::TimestampLtz(_) => Class::Moment,
-        D::Time(_) => Class::Time,
-        D::Array(_) | D::Map(..) | D::Multiset(_) | D::Row(_) => return None,
-    })
-}
-
 fn comparable(a: &DataType, b: &DataType) -> bool {
-    matches!((class(a), class(b)), (Some(x), Some(y)) if x == y)
+    matches!((Class::of(a), Class::of(b)), (Some(x), Some(y)) if x == y)
 }
 
 fn wanted(ty: &DataType) -> &'static str {
     match ty {
         DataType::Date => "a text like '2026-01-31'",
         DataType::Time(_) => "a text like '23:59:59.5'",
-        _ => match class(ty) {
+        _ => match Class::of(ty) {
             Some(Class::Number) => "a number, without quotes",
             Some(Class::Bool) => "true or false",
             Some(Class::Moment) => "a text like '2026-01-31 23:59:59' or '2026-01-31T23:59:59Z'",
