@@ -9,6 +9,7 @@ mod files;
 pub(crate) mod finished;
 mod framing;
 mod generate;
+pub mod status;
 mod stdin;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use finished::Shelf;
 pub(crate) use finished::{FINISHED, Finished};
 pub use framing::Framing;
 pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
+pub use status::{SplitStatus, Status};
 pub use stdin::{StdinOptions, StdinSource};
 pub use watch::{OnChange, Watch};
 
@@ -321,6 +323,10 @@ pub trait Source: Send {
     async fn committed(&mut self, offsets: &Offsets) -> Result<()> {
         let _ = offsets;
         Ok(())
+    }
+    /// What is known of each split while it runs, for whoever shows it; none: the source cannot tell. Asked for once, after `seek`.
+    fn status(&self) -> Option<Arc<Status>> {
+        None
     }
     /// Does `(split, offset)` always give the same record? A source that says no (stdin) makes the pipeline at-least-once.
     fn replayable(&self) -> bool {
