@@ -92,7 +92,7 @@ impl Teller {
                 self.run = Some(run.clone());
                 tracing::info!(pipeline, run, "{event}");
             }
-            Event::Committed { sink, identifier, snapshot, rows, bytes, millis } => {
+            Event::Committed { sink, identifier, snapshot, rows, bytes, millis, .. } => {
                 self.commits += 1;
                 self.rows += rows;
                 self.bytes += bytes;
@@ -115,10 +115,13 @@ impl Teller {
             Event::DeadLetters { .. } | Event::Retry { .. } | Event::Warning { .. } | Event::GoingBack { .. } => {
                 tracing::warn!(pipeline, run = self.run, "{event}");
             }
-            Event::Finished { .. } | Event::LineageClosed { .. } | Event::TableCreated { .. } => {
+            Event::Finished { .. } | Event::LineageClosed { .. } | Event::TableCreated { .. } | Event::Serving { .. } => {
                 tracing::info!(pipeline, run = self.run, "{event}")
             }
-            Event::Checkpointed { .. } | Event::Idle => tracing::debug!(pipeline, run = self.run, "{event}"),
+            // What is idle or stalled is told by what watches over the run, also while this one waits.
+            Event::Checkpointed { .. } | Event::Idle { .. } | Event::Resumed { .. } | Event::Stalled { .. } => {
+                tracing::debug!(pipeline, run = self.run, "{event}")
+            }
         }
         if let Some(bar) = &self.bar {
             bar.set(format!("{pipeline}: {} rows, {} in {} commits; {event}", self.rows, size(self.bytes), self.commits));

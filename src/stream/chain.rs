@@ -128,6 +128,10 @@ impl Chain {
         self.ledger.store().env()
     }
 
+    fn millis_since(&self, started: Duration) -> u64 {
+        u64::try_from(self.env().monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Should there be a checkpoint although there is nothing to commit? Once an hour, when offsets moved or a floor is old.
     /// `offsets` is asked only then: it costs as much as there are splits.
     pub(crate) fn tick_is_due(&self, offsets: impl FnOnce() -> Offsets) -> bool {
@@ -169,7 +173,12 @@ impl Chain {
         self.pending = true;
         self.last_written = self.env().monotonic();
         let c = &written.checkpoint;
-        self.events.tell(Event::Checkpointed { seq: c.seq, identifier: c.identifier, kind: c.kind.as_str() });
+        self.events.tell(Event::Checkpointed {
+            seq: c.seq,
+            identifier: c.identifier,
+            kind: c.kind.as_str(),
+            millis: self.millis_since(started),
+        });
         Ok(Owned { written, started })
     }
 
@@ -226,14 +235,14 @@ impl Chain {
             let known = outcome.clone().unwrap_or_else(|| Outcome { already: true, floor: entry.floor.clone(), last: entry.last });
             self.sinks[i].state = after(checkpoint, entry, &known, self.env().now_ms());
             if let Some(outcome) = &outcome {
-                let millis = u64::try_from(self.env().monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
                 self.events.tell(Event::Committed {
                     sink: url.clone(),
                     identifier: checkpoint.identifier,
                     snapshot: outcome.floor.id,
                     rows: Checkpoint::rows(entry),
                     bytes: Checkpoint::bytes(entry),
-                    millis,
+                    files: Checkpoint::files(entry),
+                    millis: self.millis_since(started),
                 });
             }
             all.push(Committed { sink: url, outcome });

@@ -253,6 +253,10 @@ impl Checkpoint {
     pub fn rows(sink: &SinkEntry) -> u64 {
         sum_over_files(sink, |file| file.rows)
     }
+    /// Files in the messages of one sink.
+    pub fn files(sink: &SinkEntry) -> u64 {
+        sum_over_files(sink, |_| 1)
+    }
     /// Bytes of the files in the messages of one sink.
     pub fn bytes(sink: &SinkEntry) -> u64 {
         sum_over_files(sink, |file| file.size)

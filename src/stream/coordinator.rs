@@ -1,5 +1,6 @@
 //! The one loop: poll, decode, write, checkpoint, commit. Everything below it is called from here and calls nothing back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -116,7 +117,7 @@ struct Progress {
     records: u64,
     bytes: u64,
     written: Vec<bool>,
-    dead: u64,
+    dead: BTreeMap<&'static str, u64>,
     first_dead: Option<String>,
 }
 
@@ -288,7 +289,9 @@ impl Coordinator {
             self.chain.sinks[dead].sink.write(&batch).await?;
         }
         progress.written[dead] = true;
-        progress.dead += rejects.len() as u64;
+        for reject in rejects {
+            *progress.dead.entry(reject.stage.as_str()).or_default() += 1;
+        }
         progress.first_dead.get_or_insert_with(|| format!("{}: {}", records.place(first.index), words(first)));
         Ok(())
     }
@@ -309,7 +312,8 @@ impl Coordinator {
         self.chain.commit(owned).await?;
         self.source.committed(&position).await?;
         if let Some(first) = progress.first_dead.take() {
-            self.events.tell(Event::DeadLetters { records: progress.dead, first });
+            let stages = progress.dead.clone();
+            self.events.tell(Event::DeadLetters { records: stages.values().sum(), stages, first });
         }
         progress.next(self.chain.env().monotonic(), has_messages);
         self.chain.env().clone().yield_once().await;
@@ -351,7 +355,7 @@ impl Progress {
             records: 0,
             bytes: 0,
             written: vec![false; sinks],
-            dead: 0,
+            dead: BTreeMap::new(),
             first_dead: None,
         }
     }
@@ -362,7 +366,7 @@ impl Progress {
         self.first_write.get_or_insert(now);
     }
     fn next(&mut self, now: Duration, has_messages: bool) {
-        self.report.dead_letters += self.dead;
+        self.report.dead_letters += self.dead.values().sum::<u64>();
         self.report.checkpoints += u64::from(has_messages);
         *self = Progress { report: std::mem::take(&mut self.report), ..Progress::new(self.written.len(), now) };
     }

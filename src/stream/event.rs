@@ -1,7 +1,9 @@
 //! What a run tells while it runs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::table::commit::identifier as show;
 
@@ -64,6 +66,8 @@ pub enum Event {
         identifier: i64,
         /// `open`, `data`, `end`, `closed`.
         kind: &'static str,
+        /// What writing and owning it took, milliseconds.
+        millis: u64,
     },
     /// A commit landed in one sink.
     Committed {
@@ -77,6 +81,8 @@ pub enum Event {
         rows: u64,
         /// Bytes of data files.
         bytes: u64,
+        /// Data files.
+        files: u64,
         /// From the create of the checkpoint to now, milliseconds.
         millis: u64,
     },
@@ -84,11 +90,33 @@ pub enum Event {
     DeadLetters {
         /// How many.
         records: u64,
+        /// How many by stage: `decode`, `cast`, `constraint`, `partition`.
+        stages: BTreeMap<&'static str, u64>,
         /// The first of them, in words.
         first: String,
     },
-    /// Nothing came for a while.
-    Idle,
+    /// Splits gave no record for `idle_after`, and none waits in them. Told once until records come again.
+    Idle {
+        /// Their names: `topic[partition]`.
+        splits: Vec<String>,
+        /// `idle_after`.
+        after: Duration,
+    },
+    /// Records come again from splits that were idle.
+    Resumed {
+        /// Their names.
+        splits: Vec<String>,
+    },
+    /// Input waits and nothing was committed for too long. Told once until a commit lands.
+    Stalled {
+        /// What is known of it.
+        why: String,
+    },
+    /// `/metrics` and `/healthz` are answered.
+    Serving {
+        /// Where: the port is the real one.
+        address: std::net::SocketAddr,
+    },
     /// A call to a store failed and is tried again.
     Retry {
         /// Which call.
@@ -121,19 +149,32 @@ impl fmt::Display for Event {
             }
             Event::LineageClosed { user, sink, closed_at: None } => write!(f, "closed lineage {user} in {sink}; it had landed nothing"),
             Event::GoingBack { text } | Event::Warning { text } => f.write_str(text),
-            Event::Checkpointed { seq, identifier, kind } => {
+            Event::Checkpointed { seq, identifier, kind, .. } => {
                 write!(f, "checkpoint {seq} written ({kind}, identifier {})", show(*identifier))
             }
-            Event::Committed { sink, identifier, snapshot, rows, bytes, millis } => {
+            Event::Committed { sink, identifier, snapshot, rows, bytes, millis, .. } => {
                 write!(f, "committed {} to {sink}: snapshot {snapshot}, {rows} rows, {bytes} bytes, {millis} ms", show(*identifier))
             }
-            Event::DeadLetters { records, first } => write!(f, "{records} dead letters; the first: {first}"),
+            Event::DeadLetters { records, first, .. } => write!(f, "{records} dead letters; the first: {first}"),
             Event::TableCreated { sink, columns, inferred: false } => write!(f, "created table {sink}: {columns}"),
             Event::TableCreated { sink, columns, inferred: true } => write!(f, "created table {sink} with inferred columns: {columns}"),
-            Event::Idle => f.write_str("idle"),
+            Event::Idle { splits, after } => write!(f, "no record for {after:?} from {}; the others go on", some(splits)),
+            Event::Resumed { splits } => write!(f, "records come again from {}", some(splits)),
+            Event::Stalled { why } => f.write_str(why),
+            Event::Serving { address } => write!(f, "metrics at http://{address}/metrics, health at http://{address}/healthz"),
             Event::Retry { what, attempt, error } => write!(f, "{what} failed {attempt} times, trying again: {error}"),
         }
     }
+}
+
+/// The first few, and how many more.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let mut text = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    text
 }
 
 /// Takes events; must not block.

@@ -325,13 +325,13 @@ mod tests {
             assert_eq!(said(&event), Said::Finished { already });
         }
         for (identifier, kind, end) in [(4, "data", false), (END_OF_INPUT, "end", true), (END_OF_INPUT, "closed", false)] {
-            assert_eq!(said(&Event::Checkpointed { seq: 4, identifier, kind }), Said::Checkpointed { end });
+            assert_eq!(said(&Event::Checkpointed { seq: 4, identifier, kind, millis: 1 }), Said::Checkpointed { end });
         }
         for (identifier, end) in [(4, false), (END_OF_INPUT, true)] {
-            let event = Event::Committed { sink: sink.clone(), identifier, snapshot: 1, rows: 1, bytes: 1, millis: 1 };
+            let event = Event::Committed { sink: sink.clone(), identifier, snapshot: 1, rows: 1, bytes: 1, files: 1, millis: 1 };
             assert_eq!(said(&event), Said::Committed { end });
         }
-        assert_eq!(said(&Event::Idle), Said::Other);
+        assert_eq!(said(&Event::Idle { splits: vec!["t[0]".to_owned()], after: Duration::from_secs(5) }), Said::Other);
         assert_eq!(Said::of(&json!({"message": "opened bucket-0/data-1.parquet"})), Said::Opened);
         assert_eq!(Said::of(&json!({"message": "committed"})), Said::Other, "the command tells it once more");
     }
