@@ -6,6 +6,8 @@ mod architecture;
 mod bad;
 mod cli;
 mod failover;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod memory;
 mod process;
 mod readback;

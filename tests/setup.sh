@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust: Debian packages, a Python with other people's Paimon readers and an S3 server,
-# Java Paimon with the small reader in tests/interop/java, and a second S3 server, s3s-fs.  Running it again does only what is missing.
+# Java Paimon with the small reader in tests/interop/java, Apache Kafka, and a second S3 server, s3s-fs.  Running it again does only what
+# is missing.
 #
 #   tests/setup.sh                                   everything
 #   PAIMON_JAVA_VERSIONS="1.4.2" tests/setup.sh      other versions of paimon-bundle (must be on Maven Central)
@@ -63,6 +64,21 @@ for version in $java_versions; do
   javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/*.java
   printf '%s\n' "$stamp" >"$dir/ready"
 done
+# ---------------------------------------------------------------- Apache Kafka
+kafka=$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' tests/kafka/pom.xml)
+stamp=$(sha256sum <tests/kafka/pom.xml)
+if [ "$(cat "target/interop/kafka-$kafka/ready" 2>/dev/null)" != "$stamp" ]; then
+  say "Apache Kafka $kafka into target/interop/kafka-$kafka"
+  rm -rf target/interop/kafka-*
+  mkdir -p "target/interop/kafka-$kafka/lib"
+  fetch_kafka() {
+    mvn -q -B -Dstyle.color=never -f tests/kafka/pom.xml org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies \
+      -DincludeScope=runtime -DoutputDirectory="$root/target/interop/kafka-$kafka/lib" >&2
+  }
+  fetch_kafka || { say "once more: Kafka"; sleep 5; fetch_kafka; }
+  printf '%s\n' "$stamp" >"target/interop/kafka-$kafka/ready"
+fi
+
 # ---------------------------------------------------------------- an S3 server that lets many creates of one name win
 s3s=0.14.1
 if [ "$(target/interop/s3s/bin/s3s-fs --version 2>/dev/null)" != "s3s-fs $s3s" ]; then

@@ -1,0 +1,13 @@
+//! Topics of a real Apache Kafka into tables. `tests/setup.sh` installs it; without it these tests fail.
+//!
+//! ```text
+//! cargo test --test main kafka -- --ignored
+//! ```
+//!
+//! [`broker::Broker`] is the server, [`produce`] writes to it.
+
+#[allow(dead_code, reason = "tests of other parts come for the rest")]
+pub(crate) mod broker;
+#[allow(dead_code, reason = "tests of other parts come for the rest")]
+pub(crate) mod produce;
+mod rig;
