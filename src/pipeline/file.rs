@@ -281,15 +281,27 @@ pub struct CommitSpec {
 pub struct Properties {
     pub(super) entries: BTreeMap<String, String>,
     pub(super) from_env: BTreeSet<String>,
+    pub(super) files: BTreeMap<String, PathBuf>,
 }
 
 impl Properties {
-    /// Each key with its text, `***` instead of what looks secret.
+    /// Keys whose text is in a file, with its absolute path. The file is read by whoever needs the text, each time anew.
+    pub fn files(&self) -> &BTreeMap<String, PathBuf> {
+        &self.files
+    }
+    /// All keys; those in a file without text.
+    pub(crate) fn given(&self) -> BTreeMap<&str, Option<&str>> {
+        let texts = self.entries.iter().map(|(key, text)| (key.as_str(), Some(text.as_str())));
+        texts.chain(self.files.keys().map(|key| (key.as_str(), None))).collect()
+    }
+    /// Each key with its text, `***` instead of what looks secret. Without those in a file.
     pub fn masked(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries.iter().map(|(key, value)| (key.as_str(), if self.is_secret(key) { "***" } else { value.as_str() }))
     }
     fn is_secret(&self, key: &str) -> bool {
-        yaml::names_secret(key) || (self.from_env.contains(key) && key.to_lowercase().split(['.', '_', '-']).any(|word| word == "key"))
+        let is_public = key.ends_with("token.endpoint.url");
+        (yaml::names_secret(key) && !is_public)
+            || (self.from_env.contains(key) && key.to_lowercase().split(['.', '_', '-']).any(|word| word == "key"))
     }
 }
 
@@ -302,7 +314,7 @@ impl Deref for Properties {
 
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.masked()).finish()
+        f.debug_map().entries(self.masked()).entries(&self.files).finish()
     }
 }
 

@@ -5,6 +5,7 @@
 mod at;
 mod check;
 pub mod file;
+mod handed;
 pub mod location;
 pub mod plan;
 mod read;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::at::At;
 use super::file::*;
+use super::handed::kafka_properties;
 use super::location;
 use super::shape::nearest;
 use super::yaml::{Mark, Node, Value};
@@ -141,7 +142,7 @@ fn source(at: &At<'_>, base: &Path) -> Result<SourceSpec> {
     const KINDS: [&str; 4] = ["kafka", "files", "stdin", "generate"];
     let given: Vec<&str> = KINDS.into_iter().filter(|kind| at.has(kind)).collect();
     let kind = match given[..] {
-        ["kafka"] => SourceKind::Kafka(kafka(&at.get("kafka"))?),
+        ["kafka"] => SourceKind::Kafka(kafka(&at.get("kafka"), base)?),
         ["files"] => SourceKind::Files(files(&at.get("files"), base)?),
         ["stdin"] => SourceKind::Stdin,
         [_] => SourceKind::Generate(generate(&at.get("generate"))?),
@@ -243,7 +244,7 @@ fn speed(at: &At<'_>) -> Result<Option<f64>> {
     }
 }
 
-fn kafka(at: &At<'_>) -> Result<KafkaSource> {
+fn kafka(at: &At<'_>, base: &Path) -> Result<KafkaSource> {
     let (names, pattern) = (at.get("topics"), at.get("topic_pattern"));
     let topics = match (names.given(), pattern.text()) {
         (true, None) => Topics::Names(names.texts()?),
@@ -264,7 +265,7 @@ fn kafka(at: &At<'_>) -> Result<KafkaSource> {
             .word(&[("fail", OnDataLoss::Fail), ("earliest", OnDataLoss::Earliest)], &[])?
             .unwrap_or(OnDataLoss::Fail),
         idle_after: at.get("idle_after").some_time()?,
-        properties: at.get("properties").properties(),
+        properties: kafka_properties(&at.get("properties"), base)?,
     })
 }
 

@@ -30,7 +30,7 @@ const KAFKA: Shape = Map(&[
     ("stop", Or(&Map(&[("timestamp", V)]))),
     ("on_data_loss", V),
     ("idle_after", V),
-    ("properties", Free(&V)),
+    ("properties", Free(&Or(&Map(&[("file", V)])))),
 ]);
 const SOURCE: Shape = Map(&[
     ("kafka", KAFKA),
@@ -188,6 +188,11 @@ fn target<'a>(texts: &Texts, node: &'a mut Node, shape: &'static Shape, path: &s
             target(texts, column, &COLUMN, tail, &below, mark)
         }
         Free(V) => child(node, path, mark, true),
+        Free(inner @ Or(_)) => {
+            // The key holds dots, too; only `.file` at its end is a step down.
+            let (key, tail) = path.strip_suffix(".file").map_or((path, ""), |key| (key, "file"));
+            target(texts, child(node, key, mark, tail.is_empty())?, inner, tail, &format!("{done}.{key}"), mark)
+        }
         Free(inner) => target(texts, child(node, head, mark, tail.is_empty())?, inner, tail, &below, mark),
         V | Or(_) => {
             Err(texts.error(mark, format!("`{done}` is one value and has nothing called `{head}`"), format!("write `--set {done}=...`")))

@@ -49,9 +49,13 @@ fn compact<const N: usize>(entries: [(&str, Option<Value>); N]) -> Value {
     Value::Object(entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
-fn properties(p: &Properties) -> Option<Value> {
-    let entries = p.masked().map(|(key, value)| (key.replace('$', "$$"), text(value)));
-    (!p.is_empty()).then(|| Value::Object(entries.collect()))
+pub(super) fn properties(p: &Properties) -> Option<Value> {
+    let name = |key: &str| key.replace('$', "$$");
+    let texts = p.masked().map(|(key, value)| (name(key), text(value)));
+    let files = p.files().iter().map(|(key, path)| (name(key), json!({"file": text(&path.display().to_string())})));
+    let mut all: Vec<(String, Value)> = texts.chain(files).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    (!all.is_empty()).then(|| Value::Object(all.into_iter().collect()))
 }
 
 fn source(spec: &SourceSpec) -> Value {

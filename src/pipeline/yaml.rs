@@ -105,9 +105,26 @@ impl Texts {
         };
         error.hint(hint).at(self.place(mark))
     }
+    /// Adds the place of a key, with its line up to the key and a caret: what stands behind is not shown.
+    pub(super) fn locate_key(&self, key: Mark, error: Error) -> Error {
+        let line = self.text.lines().nth(key.line.wrapping_sub(1)).filter(|_| key.set == 0).unwrap_or_default();
+        let split = |at: usize| line.char_indices().nth(at).map_or(line.len(), |(i, _)| i);
+        let (start, end) = (split(key.col.saturating_sub(1)), split(key.col.saturating_sub(1) + key.len));
+        let hint = error.next_step().unwrap_or("correct it").to_owned();
+        let shown = match line.is_empty() || shows_secret(&line[..start]) {
+            true => String::new(),
+            false => self.drawn(&format!("{}: ...", &line[..end]), key),
+        };
+        error.hint(format!("{hint}{shown}")).at(self.place(key))
+    }
     fn snippet(&self, mark: Mark) -> String {
         let line = self.text.lines().nth(mark.line.wrapping_sub(1));
-        let Some(line) = line.filter(|line| mark.set == 0 && !names_secret(line)) else { return String::new() };
+        match line.filter(|line| mark.set == 0 && !shows_secret(line)) {
+            Some(line) => self.drawn(line, mark),
+            None => String::new(),
+        }
+    }
+    fn drawn(&self, line: &str, mark: Mark) -> String {
         let shown = |c: char| if c.is_control() { ' ' } else { c };
         // A long line is cut so that the caret stays in view.
         let skip = if mark.col > 100 { mark.col - 60 } else { 0 };
@@ -119,12 +136,42 @@ impl Texts {
     }
 }
 
+/// Might this line hold what must not be printed: a secret's name, or a line of a key in PEM?
+fn shows_secret(line: &str) -> bool {
+    let line = line.trim();
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
+    names_secret(line) || line.contains("PRIVATE KEY") || (line.len() >= 40 && line.chars().all(is_base64))
+}
+
+/// Is this text nothing but environment variables, none with a default that is written out?
+pub(super) fn is_only_variables(text: &str) -> bool {
+    let Some(after) = text.strip_prefix("${") else { return text.is_empty() };
+    let Some(end) = closing(after) else { return false };
+    let (inner, rest) = (&after[..end], &after[end + 1..]);
+    let default = inner.split_once(":-").filter(|(name, _)| !name.contains(":?")).map_or("", |(_, default)| default);
+    is_only_variables(default) && is_only_variables(rest)
+}
+
 /// Does this text name something that must not be printed?
 pub(super) fn names_secret(text: &str) -> bool {
     let lower = text.to_lowercase().replace(['_', '-', '.'], "");
-    ["password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "privatekey", "apikey", "accountkey", "saskey"]
-        .iter()
-        .any(|word| lower.contains(word))
+    [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "credential",
+        "accesskey",
+        "privatekey",
+        "keypem",
+        "apikey",
+        "accountkey",
+        "saskey",
+        "jaas",
+    ]
+    .iter()
+    .any(|word| lower.contains(word))
 }
 
 /// Parses one YAML document.

@@ -9,6 +9,7 @@ mod files;
 pub(crate) mod finished;
 mod framing;
 mod generate;
+pub(crate) mod kafka_keys;
 pub mod status;
 mod stdin;
 #[cfg(test)]
