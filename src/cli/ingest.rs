@@ -115,7 +115,11 @@ impl Teller {
             Event::DeadLetters { .. } | Event::Retry { .. } | Event::Warning { .. } | Event::GoingBack { .. } => {
                 tracing::warn!(pipeline, run = self.run, "{event}");
             }
-            Event::Finished { .. } | Event::LineageClosed { .. } | Event::TableCreated { .. } | Event::Serving { .. } => {
+            Event::Finished { .. }
+            | Event::LineageClosed { .. }
+            | Event::TableCreated { .. }
+            | Event::Serving { .. }
+            | Event::Reading { .. } => {
                 tracing::info!(pipeline, run = self.run, "{event}")
             }
             // What is idle or stalled is told by what watches over the run, also while this one waits.

@@ -281,7 +281,7 @@ impl Plan {
                 c.offsets.clone()
             }
         };
-        let mut source = sources::open(file, env, Some(Arc::new(ledger.clone())))?;
+        let mut source = sources::open(file, env, Some(Arc::new(ledger.clone())), None)?;
         let resolved = source.resolve(greatest.as_ref().map(|_| &from)).await?;
         lines.extend(splits(&resolved.start, resolved.stop.as_ref()));
         let sample = match planned.sample {

@@ -162,9 +162,6 @@ fn source(at: &At<'_>, base: &Path) -> Result<SourceSpec> {
     if at_end.is_some() && spec.is_unbounded() {
         return Err(end.fail("`source.at_end` is set, but this source never ends", "remove it, or give the source an end"));
     }
-    if let SourceKind::Kafka(_) = spec.kind {
-        return Err(at.get("kafka").fail("`source.kafka` is not supported yet", "use files, stdin or generate"));
-    }
     Ok(spec)
 }
 

@@ -3,17 +3,29 @@
 use std::sync::Arc;
 
 use crate::env::Env;
-use crate::error::{Error, Result};
+#[cfg(not(feature = "kafka"))]
+use crate::error::Error;
+use crate::error::Result;
 use crate::pipeline::file::{Decode, PipelineFile, SourceKind};
 use crate::source::{FilesOptions, FilesSource, Framing, GenerateOptions, GenerateSource, Shelf, Source, StdinOptions, StdinSource};
+#[cfg(feature = "kafka")]
+use crate::source::{KafkaOptions, KafkaSource, KafkaStart, KafkaStop, KafkaTopics, Notice, Notices};
+#[cfg(feature = "kafka")]
+use crate::stream::Event;
+use crate::stream::Events;
 
-/// Opens it. Reads nothing yet. `shelf`: where offsets of the pipeline keep what is too much for every checkpoint.
-pub(crate) fn open(file: &PipelineFile, env: &Env, shelf: Option<Arc<dyn Shelf>>) -> Result<Box<dyn Source>> {
+/// Opens it. Reads nothing yet. `shelf`: where offsets of the pipeline keep what is too much for every checkpoint. `events`: where the source
+/// tells what a person should know.
+pub(crate) fn open(file: &PipelineFile, env: &Env, shelf: Option<Arc<dyn Shelf>>, events: Option<&Events>) -> Result<Box<dyn Source>> {
     let env = env.clone();
     Ok(match &file.source.kind {
+        #[cfg(feature = "kafka")]
+        SourceKind::Kafka(k) => Box::new(KafkaSource::new(env, kafka(file, k), notices(events.cloned()))?),
+        #[cfg(not(feature = "kafka"))]
         SourceKind::Kafka(_) => {
-            let hint = "read files, standard input or made-up rows";
-            return Err(Error::invalid("the source `kafka` is not supported yet").at(file.file_name()).hint(hint));
+            let _ = events;
+            let e = Error::invalid("this build cannot read Kafka").hint("build it with the feature `kafka`, which is on by default");
+            return Err(file.locate("source.kafka", e));
         }
         SourceKind::Files(files) => {
             let mut options = FilesOptions::new(file.base_dir(), files.paths.iter().cloned(), framing(file));
@@ -42,8 +54,59 @@ pub(crate) fn open_for_a_look(file: &PipelineFile, env: &Env) -> Result<Box<dyn 
             Ok(Box::new(GenerateSource::new(env.clone(), GenerateOptions { rows: g.rows, ..GenerateOptions::default() })?))
         }
         SourceKind::Stdin => Ok(Box::new(StdinSource::peeking(env.clone(), StdinOptions::new(framing(file))))),
-        _ => open(file, env, None),
+        #[cfg(feature = "kafka")]
+        SourceKind::Kafka(k) => {
+            let mut options = kafka(file, k);
+            options.stop = KafkaStop::End;
+            Ok(Box::new(KafkaSource::new(env.clone(), options, notices(None))?))
+        }
+        _ => open(file, env, None, None),
     }
+}
+
+#[cfg(feature = "kafka")]
+fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
+    use super::file::{KafkaStart as Start, KafkaStop as Stop, OnDataLoss, Topics};
+    let topics = match &k.topics {
+        Topics::Names(names) => KafkaTopics::Names(names.clone()),
+        Topics::Pattern(pattern) => KafkaTopics::Pattern(pattern.clone()),
+    };
+    let options = KafkaOptions::new(&k.bootstrap_servers, topics, &file.pipeline);
+    KafkaOptions {
+        start: match &k.start {
+            Start::Earliest => KafkaStart::Earliest,
+            Start::Latest => KafkaStart::Latest,
+            Start::Group(group) => KafkaStart::Group(group.clone()),
+            Start::Timestamp(ms) => KafkaStart::Timestamp(*ms),
+            Start::Offsets(offsets) => KafkaStart::Offsets(offsets.clone()),
+        },
+        stop: match k.stop {
+            Stop::Never => KafkaStop::Never,
+            Stop::End => KafkaStop::End,
+            Stop::Timestamp(ms) => KafkaStop::Timestamp(ms),
+        },
+        skip_lost: k.on_data_loss == OnDataLoss::Earliest,
+        idle_after: k.idle_after,
+        properties: k.properties.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        memory_bytes: usize::try_from(file.memory / 8).unwrap_or(usize::MAX),
+        chunk_bytes: chunk_bytes(file, options.chunk_bytes),
+        chunk_records: file
+            .checkpoint
+            .rows
+            .filter(|rows| *rows < MANY_ROWS)
+            .map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX)),
+        patience: file.commit.timeout,
+        ..options
+    }
+}
+
+#[cfg(feature = "kafka")]
+fn notices(events: Option<Events>) -> Notices {
+    Notices::to(move |notice| match (&events, notice) {
+        (Some(events), Notice::Plan(lines)) => lines.into_iter().for_each(|text| events.tell(Event::Reading { text })),
+        (Some(events), notice) => events.tell(Event::Warning { text: notice.to_string() }),
+        (None, notice) => tracing::debug!(%notice),
+    })
 }
 
 /// From here on a whole poll more or less makes no difference to a trigger.

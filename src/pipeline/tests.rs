@@ -301,10 +301,6 @@ fn an_override_that_fits_nowhere_names_the_nearest_place() {
 fn what_is_not_supported_yet_is_refused_by_name() {
     refuses(&[
         (
-            source("kafka: {bootstrap_servers: a, topics: [b]}"),
-            "p.yaml:4:3: `source.kafka` is not supported yet; use files, stdin or generate",
-        ),
-        (
             source("files: {paths: [a.csv], on_change: ignore}"),
             "p.yaml:4:38: `source.files.on_change` is for files that are watched; set `watch: true`, or remove it",
         ),
@@ -324,7 +320,7 @@ fn what_is_not_supported_yet_is_refused_by_name() {
 }
 
 #[test]
-fn kafka_is_read_to_the_last_key_before_it_is_refused() {
+fn what_source_kafka_lacks_or_does_not_know_is_refused() {
     const K: &str = "bootstrap_servers: a, topics: [b]";
     refuses(&[
         (source("kafka: {topics: [a]}"), "p.yaml:4:3: `source.kafka.bootstrap_servers` is missing; write `bootstrap_servers: host:9092`"),

@@ -9,6 +9,8 @@ mod files;
 pub(crate) mod finished;
 mod framing;
 mod generate;
+#[cfg(feature = "kafka")]
+mod kafka;
 pub(crate) mod kafka_keys;
 pub mod status;
 mod stdin;
@@ -21,6 +23,8 @@ pub use finished::Shelf;
 pub(crate) use finished::{FINISHED, Finished};
 pub use framing::Framing;
 pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
+#[cfg(feature = "kafka")]
+pub use kafka::{KafkaOptions, KafkaSource, KafkaStart, KafkaStop, KafkaTopics, Notice, Notices};
 pub use status::{SplitStatus, Status};
 pub use stdin::{StdinOptions, StdinSource};
 pub use watch::{OnChange, Watch};

@@ -172,6 +172,9 @@ impl Coordinator {
 
     /// Until the next trigger, at most [`POLL`].
     fn patience(&self, env: &Env, progress: &Progress) -> Duration {
+        if progress.records == 0 && !self.commit_empty {
+            return POLL; // no time triggers anything
+        }
         let since = env.monotonic().saturating_sub(progress.since);
         self.triggers.every.map_or(POLL, |every| every.saturating_sub(since).min(POLL))
     }

@@ -117,6 +117,11 @@ pub enum Event {
         /// Where: the port is the real one.
         address: std::net::SocketAddr,
     },
+    /// Where the source reads: one split, or what holds for all.
+    Reading {
+        /// From where to where, and why.
+        text: String,
+    },
     /// A call to a store failed and is tried again.
     Retry {
         /// Which call.
@@ -148,7 +153,7 @@ impl fmt::Display for Event {
                 write!(f, "closed lineage {user} in {sink}; it had landed {}", show(*id))
             }
             Event::LineageClosed { user, sink, closed_at: None } => write!(f, "closed lineage {user} in {sink}; it had landed nothing"),
-            Event::GoingBack { text } | Event::Warning { text } => f.write_str(text),
+            Event::GoingBack { text } | Event::Warning { text } | Event::Reading { text } => f.write_str(text),
             Event::Checkpointed { seq, identifier, kind, .. } => {
                 write!(f, "checkpoint {seq} written ({kind}, identifier {})", show(*identifier))
             }

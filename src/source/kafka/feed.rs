@@ -1,0 +1,391 @@
+//! The thread that reads Kafka. It alone owns the consumer; it never waits for the loop without hearing what the client tells.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use super::client::{self, Client, Context, Purpose};
+use super::errors;
+use super::options::KafkaOptions;
+use super::raw::Queue;
+use super::waiting::{Limits, Waiting};
+use super::{Notice, Notices, Split};
+use crate::env::Env;
+use crate::error::{Error, Result};
+
+/// The longest wait for a record, or for room: what the client tells is heard so often.
+const TURN: Duration = Duration::from_millis(50);
+/// So many records are taken of the client at once.
+const BATCH: usize = 1000;
+/// How often positions that move without records are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How often trouble that goes on is told.
+const TELL: Duration = Duration::from_secs(30);
+/// How long the last answer to a commit of group offsets is waited for.
+const LAST_COMMIT: Duration = Duration::from_secs(3);
+
+/// A handle to the thread; ends it when dropped.
+pub(super) struct Feed {
+    pub(super) waiting: Arc<Waiting>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Feed {
+    /// Starts it: `splits` are read from where they stand.
+    pub(super) fn start(env: Env, options: Arc<KafkaOptions>, splits: Vec<Split>, notices: Notices) -> Result<Feed> {
+        let waiting = Arc::new(Waiting::default());
+        let reader = Reader::new(env, options, splits, notices, waiting.clone())?;
+        let run = move || reader.run();
+        // The consumer must be polled while the loop waits for a store, or for a full pipeline: that is a thread of its own. Under simulation
+        // there is no Kafka.
+        let thread = std::thread::Builder::new().name("kafka".to_owned()).spawn(run);
+        let thread = thread.map_err(|e| Error::unavailable("no thread could be started to read Kafka").because(e))?;
+        Ok(Feed { waiting, thread: Some(thread) })
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.waiting.ask(|state| state.stop = true);
+        if let Some(thread) = self.thread.take() {
+            // It catches nothing: a panic in it was told when it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+struct Reader {
+    env: Env,
+    options: Arc<KafkaOptions>,
+    limits: Limits,
+    notices: Notices,
+    waiting: Arc<Waiting>,
+    queue: Queue,
+    client: Arc<Client>,
+    context: Context,
+    splits: Vec<Reading>,
+    /// Topic -> partition -> place in `splits`.
+    places: HashMap<String, HashMap<i32, usize>>,
+    /// Where the last record came from: number of its topic, partition, place.
+    last: (usize, i32, Option<usize>),
+    /// Splits whose stop is not reached.
+    left: usize,
+    bounded: bool,
+    commits_out: usize,
+    commit_next: Option<Vec<(usize, u64)>>,
+    commit_failed: bool,
+    trouble_told: Option<Duration>,
+}
+
+/// A split, as far as this thread is concerned.
+struct Reading {
+    split: Split,
+    next: u64,
+    done: bool,
+    /// Where librdkafka says that it stands after it handed an error out: one more than the truth.
+    phantom: Option<u64>,
+}
+
+impl Reader {
+    fn new(env: Env, options: Arc<KafkaOptions>, splits: Vec<Split>, notices: Notices, waiting: Arc<Waiting>) -> Result<Self> {
+        let (client, context) = client::connect(&options, Purpose::Feed { partitions: splits.len() }, None)?;
+        let client = Arc::new(client);
+        let limits = Limits { waiting: options.memory_bytes / 2, chunk: options.chunk_bytes.max(1), records: options.chunk_records.max(1) };
+        let mut reader = Reader {
+            queue: Queue::new(client.clone(), BATCH.min(limits.records))?,
+            bounded: splits.iter().any(|split| split.stop.is_some()),
+            env,
+            options,
+            limits,
+            notices,
+            waiting,
+            client,
+            context,
+            splits: Vec::new(),
+            places: HashMap::new(),
+            last: (0, -1, None),
+            left: 0,
+            commits_out: 0,
+            commit_next: None,
+            commit_failed: false,
+            trouble_told: None,
+        };
+        reader.add(splits)?;
+        Ok(reader)
+    }
+
+    /// Begins to read these too, each from its place.
+    fn add(&mut self, splits: Vec<Split>) -> Result<()> {
+        let mut list = TopicPartitionList::with_capacity(splits.len());
+        for split in splits {
+            let (topic, partition, start) = (split.topic.clone(), split.partition, split.start);
+            let place = self.splits.len();
+            let done = split.stop.is_some_and(|stop| start >= stop);
+            self.places.entry(topic.clone()).or_default().insert(partition, place);
+            self.splits.push(Reading { split, next: start, done, phantom: None });
+            if done {
+                continue;
+            }
+            self.left += 1;
+            self.queue.forward(&topic, partition)?;
+            let offset = Offset::Offset(i64::try_from(start).unwrap_or(i64::MAX));
+            let added = list.add_partition_offset(&topic, partition, offset);
+            added.map_err(|e| errors::of(&e, &self.options, "assigning partitions"))?;
+        }
+        if list.count() == 0 {
+            return Ok(());
+        }
+        self.client.incremental_assign(&list).map_err(|e| errors::of(&e, &self.options, "assigning partitions"))
+    }
+
+    fn run(mut self) {
+        if let Err(error) = self.read() {
+            self.waiting.lock().failed = Some(error);
+            self.waiting.news.notify_one();
+            self.only_listen();
+        }
+        self.last_commit();
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let mut ticked = self.env.monotonic();
+        loop {
+            if self.listen()? {
+                return Ok(());
+            }
+            if self.bounded && self.left == 0 {
+                self.waiting.lock().done = true;
+                self.waiting.news.notify_one();
+                self.waiting.wait_for_room(TURN);
+                continue;
+            }
+            if self.waiting.lock().cost() >= self.limits.waiting {
+                self.waiting.wait_for_room(TURN);
+            } else {
+                self.take()?;
+            }
+            if self.env.monotonic().saturating_sub(ticked) >= TICK {
+                ticked = self.env.monotonic();
+                self.tick()?;
+            }
+        }
+    }
+
+    /// Serves what the client tells and what the loop asks; true: it asks to end.
+    fn listen(&mut self) -> Result<bool> {
+        while let Some(polled) = self.client.poll(Duration::ZERO) {
+            match polled {
+                Ok(message) => {
+                    use rdkafka::Message as _;
+                    let at = format!("{}[{}]@{}", message.topic(), message.partition(), message.offset());
+                    return Err(Error::internal("a record came past its queue").at(at));
+                }
+                Err(error) => tracing::debug!(%error, "kafka"),
+            }
+        }
+        let told = self.context.take();
+        if let Some((error, reason)) = told.trouble {
+            self.trouble(&error, reason)?;
+        }
+        for answer in told.commits {
+            self.commits_out = self.commits_out.saturating_sub(1);
+            self.commit_answered(answer);
+        }
+        let mut state = self.waiting.lock();
+        if let Some(commit) = state.commit.take() {
+            self.commit_next = Some(commit);
+        }
+        let stop = state.stop;
+        drop(state);
+        self.commit();
+        Ok(stop)
+    }
+
+    /// After a failure: the error waits for the loop; offsets may still be told.
+    fn only_listen(&mut self) {
+        while !self.waiting.lock().stop {
+            self.waiting.wait_for_room(TURN);
+        }
+    }
+
+    // ---- records ---------------------------------------------------------------------------------------------------------------------
+
+    fn take(&mut self) -> Result<()> {
+        let waiting = self.waiting.clone();
+        let (splits, places, last, limits) = (&mut self.splits, &self.places, &mut self.last, &self.limits);
+        let (mut left, mut failed) = (self.left, None);
+        // Held for one batch: short against what the loop does with it.
+        let mut state = None;
+        self.queue.take(TURN, |message| {
+            let here = (message.topic_number(), message.partition());
+            if (last.0, last.1) != here {
+                *last = (here.0, here.1, places.get(message.topic()).and_then(|p| p.get(&here.1)).copied());
+            }
+            let Some(place) = last.2 else { return };
+            let reading = &mut splits[place];
+            let offset = u64::try_from(message.offset()).unwrap_or(0);
+            if reading.done {
+                return;
+            }
+            if message.error().is_some() {
+                reading.phantom = Some(offset + 1);
+            }
+            let state = state.get_or_insert_with(|| waiting.lock());
+            match message.error() {
+                None if offset < reading.next => {}
+                None => {
+                    let stop = reading.split.stop.unwrap_or(u64::MAX);
+                    reading.next = (offset + 1).min(stop);
+                    if offset < stop {
+                        state.push(place, &message, offset, limits);
+                    } else {
+                        state.moved(place, stop, limits);
+                    }
+                    if reading.next >= stop {
+                        (reading.done, left) = (true, left - 1);
+                    }
+                }
+                // All that was there is here: the queue keeps the order. An end below the stop is another thing than the stop.
+                Some(RDKafkaErrorCode::PartitionEOF) => {
+                    if reading.moved(offset) {
+                        state.moved(place, reading.next, limits);
+                    }
+                    left -= usize::from(reading.done);
+                }
+                Some(code) => {
+                    let text = message.value().map(|t| String::from_utf8_lossy(t).into_owned()).unwrap_or_default();
+                    failed.get_or_insert((place, code, text));
+                }
+            }
+        });
+        let some = state.is_some();
+        drop(state);
+        self.left = left;
+        if some {
+            self.waiting.news.notify_one();
+        }
+        match failed {
+            Some((place, code, text)) => self.failed(place, code, &text),
+            None => Ok(()),
+        }
+    }
+
+    /// Positions that moved without records: transaction markers, and what was aborted.
+    fn tick(&mut self) -> Result<()> {
+        let positions = self.client.position().map_err(|e| errors::of(&e, &self.options, "asking for positions"))?;
+        for element in positions.elements() {
+            let Offset::Offset(offset) = element.offset() else { continue };
+            let place = self.places.get(element.topic()).and_then(|p| p.get(&element.partition())).copied();
+            let (Some(place), Ok(offset)) = (place, u64::try_from(offset)) else { continue };
+            let reading = &mut self.splits[place];
+            if !reading.done && reading.phantom != Some(offset) && reading.moved(offset) {
+                self.left -= usize::from(reading.done);
+                self.waiting.lock().moved(place, reading.next, &self.limits);
+                self.waiting.news.notify_one();
+            }
+        }
+        Ok(())
+    }
+
+    // ---- trouble ---------------------------------------------------------------------------------------------------------------------
+
+    /// An error of one partition.
+    fn failed(&mut self, place: usize, code: RDKafkaErrorCode, text: &str) -> Result<()> {
+        let reading = &self.splits[place];
+        let at = format!("{}[{}]@{}", reading.split.topic, reading.split.partition, reading.next);
+        let error = errors::of_code(code, &self.options, "reading Kafka failed").because(text.to_owned()).at(at);
+        if errors::passes(&error) {
+            self.tell(error.to_string())
+        } else {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// An error of the client as a whole.
+    fn trouble(&mut self, error: &rdkafka::error::KafkaError, reason: String) -> Result<()> {
+        let error = errors::of(error, &self.options, "Kafka does not answer; reading goes on when it does").because(reason);
+        if errors::passes(&error) {
+            self.tell(error.to_string())
+        } else {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, text: String) {
+        let now = self.env.monotonic();
+        if self.trouble_told.is_none_or(|at| now.saturating_sub(at) >= TELL) {
+            self.trouble_told = Some(now);
+            self.notices.tell(Notice::Trouble(text));
+        }
+    }
+
+    // ---- group offsets ---------------------------------------------------------------------------------------------------------------
+
+    /// Sends the newest offsets, one commit at a time.
+    fn commit(&mut self) {
+        if self.commits_out > 0 {
+            return;
+        }
+        let Some(offsets) = self.commit_next.take() else { return };
+        let mut list = TopicPartitionList::with_capacity(offsets.len());
+        for (place, offset) in offsets {
+            let Some(reading) = self.splits.get(place) else { continue };
+            let offset = Offset::Offset(i64::try_from(offset).unwrap_or(i64::MAX));
+            // Only a topic name with a zero byte is refused, and none such was assigned.
+            let _ = list.add_partition_offset(&reading.split.topic, reading.split.partition, offset);
+        }
+        if list.count() == 0 {
+            return;
+        }
+        match self.client.commit(&list, CommitMode::Async) {
+            Ok(()) => self.commits_out += 1,
+            Err(error) => self.commit_answered(Err(error)),
+        }
+    }
+
+    fn commit_answered(&mut self, answer: Result<(), rdkafka::error::KafkaError>) {
+        let failed = answer.is_err();
+        if let Err(error) = answer
+            && !self.commit_failed
+        {
+            let group = self.options.group_id();
+            self.notices.tell(Notice::Trouble(format!(
+                "the offsets of group {group} could not be written ({error}): lag tools show it behind; the pipeline itself needs them not"
+            )));
+        }
+        self.commit_failed = failed;
+    }
+
+    fn last_commit(&mut self) {
+        let deadline = self.env.deadline(LAST_COMMIT);
+        self.commit_next = self.waiting.lock().commit.take().or(self.commit_next.take());
+        while (self.commits_out > 0 || self.commit_next.is_some()) && self.env.left(deadline).is_some() {
+            self.commit();
+            while self.client.poll(TURN).is_some() {}
+            for answer in self.context.take().commits {
+                self.commits_out = self.commits_out.saturating_sub(1);
+                self.commit_answered(answer);
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// Everything below `offset` has come; true: that is news.
+    fn moved(&mut self, offset: u64) -> bool {
+        let stop = self.split.stop.unwrap_or(u64::MAX);
+        let next = offset.min(stop);
+        if next <= self.next {
+            return false;
+        }
+        self.next = next;
+        self.done = next >= stop;
+        true
+    }
+}

@@ -1,0 +1,255 @@
+//! Kafka topics. A split is a partition, `topic/partition`; its offsets are Kafka's, gaps and all. `spec/kafka.md` has the rules.
+//!
+//! Partitions are assigned by this source and by nobody else; where it starts comes from the chain alone. The group's offsets are written
+//! for lag tools, after each commit.
+
+mod client;
+mod errors;
+mod feed;
+mod options;
+mod raw;
+mod resolve;
+mod topics;
+mod waiting;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use options::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics};
+
+use self::client::{Client, Purpose};
+use self::feed::Feed;
+use self::resolve::{Line, Lookup};
+use self::topics::{parse_split, split_name};
+use self::waiting::Found;
+use super::{Offsets, Origin, Polled, Position, Resolved, Source};
+use crate::env::{Deadline, Env};
+use crate::error::{Error, Result};
+
+/// Something that a person should know of a running source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Where each partition begins and ends, and why.
+    Plan(Vec<String>),
+    /// The brokers do not answer, or refuse something that is not needed. Told once in a while.
+    Trouble(String),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Plan(lines) => f.write_str(&lines.join("\n")),
+            Notice::Trouble(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Takes notices, from any thread; must not block.
+#[derive(Clone)]
+pub struct Notices(Arc<dyn Fn(Notice) + Send + Sync>);
+
+impl Notices {
+    /// To this function.
+    pub fn to(f: impl Fn(Notice) + Send + Sync + 'static) -> Self {
+        Notices(Arc::new(f))
+    }
+    fn tell(&self, notice: Notice) {
+        (self.0)(notice);
+    }
+}
+
+/// So many partitions are named in a plan.
+const SHOWN: usize = 20;
+
+/// One partition to read.
+#[derive(Clone, Debug)]
+struct Split {
+    topic: String,
+    partition: i32,
+    start: u64,
+    stop: Option<u64>,
+}
+
+/// Reads Kafka topics. `Invalid` at `new` when properties would break what it promises.
+pub struct KafkaSource {
+    env: Env,
+    options: Arc<KafkaOptions>,
+    notices: Notices,
+    positions: Offsets,
+    /// By place in the feed.
+    origins: Vec<Arc<Origin>>,
+    feed: Option<Feed>,
+    client: Option<Arc<Client>>,
+    /// The last answer, and for what.
+    resolved: Option<(Option<Offsets>, Resolved, Vec<Line>)>,
+}
+
+impl KafkaSource {
+    /// Checks the options; connects to nothing yet.
+    pub fn new(env: Env, options: KafkaOptions, notices: Notices) -> Result<Self> {
+        client::check(&options)?;
+        topics::pattern(&options)?;
+        let (positions, options) = (Offsets::default(), Arc::new(options));
+        Ok(KafkaSource { env, options, notices, positions, origins: Vec::new(), feed: None, client: None, resolved: None })
+    }
+
+    /// Runs a question to the brokers on another thread, again while they do not answer, until the patience is over.
+    async fn ask<T: Send + 'static>(&mut self, question: impl Fn(Lookup<'_>) -> Result<T> + Send + Sync + Clone + 'static) -> Result<T> {
+        let deadline = self.env.deadline(self.options.patience);
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => {
+                let (client, _) = client::connect(&self.options, Purpose::Lookup, None)?;
+                self.client.insert(Arc::new(client)).clone()
+            }
+        };
+        for attempt in 1.. {
+            let (client, options, question) = (client.clone(), self.options.clone(), question.clone());
+            let answer = self.env.cpu(move || question(Lookup { client: &client, options: &options })).await;
+            match answer {
+                Err(e) if errors::passes(&e) && self.env.left(deadline).is_some() => {
+                    if attempt == 1 {
+                        self.notices.tell(Notice::Trouble(format!("{e}; trying again")));
+                    }
+                    self.env.sleep(self.env.backoff(attempt)).await;
+                }
+                other => return other,
+            }
+        }
+        Err(Error::internal("asked Kafka for ever"))
+    }
+
+    /// What the last `resolve` found, for people: where each partition begins, where it ends, why.
+    pub fn plan(&self) -> Vec<String> {
+        let Some((_, resolved, lines)) = &self.resolved else { return Vec::new() };
+        let mut out: Vec<String> = lines.iter().take(SHOWN).map(Line::to_string).collect();
+        if lines.len() > SHOWN {
+            out.push(format!("and {} more partitions", lines.len() - SHOWN));
+        }
+        match (&self.options.stop, &resolved.stop) {
+            (KafkaStop::End, Some(_)) if self.options.read_committed() => {
+                out.push("the end is the last stable offset: what is in open transactions now is not waited for".to_owned());
+            }
+            (_, None) => out.push("reads on for ever".to_owned()),
+            _ => {}
+        }
+        out
+    }
+
+    /// The partitions to read from `offsets` to `stop`. Those that are new begin at their first record.
+    async fn splits(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<Vec<Split>> {
+        let partitions = self.ask(|lookup| Ok(Lookup::partitions(&topics::find(lookup.client, lookup.options)?))).await?;
+        let known = |p: &(String, i32)| offsets.position(&split_name(&p.0, p.1)).map(|at| at.offset);
+        let new: Vec<_> = partitions.iter().filter(|p| known(p).is_none()).cloned().collect();
+        let earliest = match new.is_empty() {
+            true => BTreeMap::new(),
+            false => self.ask(move |lookup| lookup.earliest(&new)).await?,
+        };
+        let mut splits = Vec::new();
+        for p in &partitions {
+            let name = split_name(&p.0, p.1);
+            let start = known(p).or(earliest.get(p).copied()).unwrap_or(0);
+            let stop = match stop {
+                None => None,
+                Some(stop) => match stop.position(&name) {
+                    Some(stop) => Some(stop.offset),
+                    None => continue, // it came after the stop was decided
+                },
+            };
+            splits.push(Split { topic: p.0.clone(), partition: p.1, start, stop });
+        }
+        for name in offsets.0.keys() {
+            let Some((topic, partition)) = parse_split(name) else {
+                return Err(
+                    Error::data(format!("a checkpoint names `{name}`, which is no partition")).hint("was the source another one before?")
+                );
+            };
+            let count = partitions.iter().filter(|p| p.0 == topic).count();
+            if count > 0 && !partitions.contains(&(topic.to_owned(), partition)) {
+                return Err(Error::data(format!("the topic has {count} partitions, but a checkpoint names partition {partition}"))
+                    .at(topic)
+                    .hint("was the topic deleted and created again? its records are others then"));
+            }
+        }
+        Ok(splits)
+    }
+}
+
+#[async_trait]
+impl Source for KafkaSource {
+    async fn resolve(&mut self, from: Option<&Offsets>) -> Result<Resolved> {
+        if let Some((asked, resolved, _)) = &self.resolved
+            && asked.as_ref() == from
+        {
+            return Ok(resolved.clone()); // `latest` and `end` mean one moment, however often a start asks
+        }
+        let from = from.cloned();
+        let asked = from.clone();
+        let (resolved, lines) = self.ask(move |lookup| lookup.resolve(asked.as_ref())).await?;
+        self.resolved = Some((from, resolved.clone(), lines));
+        Ok(resolved)
+    }
+
+    async fn seek(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<()> {
+        self.feed = None;
+        let splits = self.splits(offsets, stop).await?;
+        self.positions = offsets.clone();
+        self.origins.clear();
+        for split in &splits {
+            let name = split_name(&split.topic, split.partition);
+            if offsets.position(&name).is_none() {
+                self.positions.0.insert(name.clone(), Position { offset: split.start, note: None });
+            }
+            let partition = Some(split.partition);
+            self.origins.push(Arc::new(Origin { split: name, name: split.topic.clone(), partition, header: None }));
+        }
+        if !self.plan().is_empty() {
+            self.notices.tell(Notice::Plan(self.plan()));
+        }
+        if stop.is_some() && splits.is_empty() {
+            return Ok(());
+        }
+        self.client = None;
+        self.feed = Some(Feed::start(self.env.clone(), self.options.clone(), splits, self.notices.clone())?);
+        Ok(())
+    }
+
+    async fn poll(&mut self, deadline: Deadline) -> Result<Polled> {
+        let Some(feed) = &self.feed else { return Ok(Polled::End) };
+        loop {
+            match feed.waiting.take()? {
+                Found::Chunk(chunk) => {
+                    let Some(origin) = self.origins.get(chunk.split) else { continue };
+                    if let Some(position) = self.positions.0.get_mut(&origin.split) {
+                        position.offset = position.offset.max(chunk.next);
+                    }
+                    if chunk.len() > 0 {
+                        return Ok(Polled::Records(chunk.into_records(origin.clone())));
+                    }
+                }
+                Found::End => return Ok(Polled::End),
+                Found::Nothing => {
+                    let Some(left) = self.env.left(deadline) else { return Ok(Polled::Idle) };
+                    let (news, sleep) = (std::pin::pin!(feed.waiting.news.notified()), std::pin::pin!(self.env.sleep(left)));
+                    futures::future::select(news, sleep).await;
+                }
+            }
+        }
+    }
+
+    async fn committed(&mut self, offsets: &Offsets) -> Result<()> {
+        let Some(feed) = &self.feed else { return Ok(()) };
+        let known = |(place, origin): (usize, &Arc<Origin>)| Some((place, offsets.position(&origin.split)?.offset));
+        let commit = self.origins.iter().enumerate().filter_map(known).collect();
+        feed.waiting.ask(|state| state.commit = Some(commit));
+        Ok(())
+    }
+
+    fn position(&self) -> Offsets {
+        self.positions.clone()
+    }
+}

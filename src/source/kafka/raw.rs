@@ -1,0 +1,160 @@
+//! What rdkafka leaves to its raw bindings: one queue for all partitions, apart from the client's own, and records taken from it in batches.
+#![expect(unsafe_code, reason = "rdkafka wraps neither a queue of one's own nor batches")]
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::bindings as sys;
+use rdkafka::consumer::Consumer;
+use rdkafka::error::RDKafkaErrorCode;
+
+use super::client::Client;
+use crate::error::{Error, Result};
+
+/// A queue that the records and errors of partitions are forwarded to. What the client tells of its own accord does not come here, so it
+/// can be heard while no records are taken.
+pub(super) struct Queue {
+    queue: *mut sys::rd_kafka_queue_t,
+    batch: Vec<*mut sys::rd_kafka_message_t>,
+    client: Arc<Client>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread; `batch` holds pointers only while `take` runs.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    /// A new queue; `most` records are taken at once.
+    pub(super) fn new(client: Arc<Client>, most: usize) -> Result<Self> {
+        // SAFETY: the client lives as long as the queue, which holds it.
+        let queue = unsafe { sys::rd_kafka_queue_new(client.client().native_ptr()) };
+        if queue.is_null() {
+            return Err(Error::internal("librdkafka made no queue"));
+        }
+        Ok(Queue { queue, batch: vec![ptr::null_mut(); most.max(1)], client })
+    }
+
+    /// From now on, and before the partition is assigned, what comes of it comes here.
+    pub(super) fn forward(&self, topic: &str, partition: i32) -> Result<()> {
+        let name = CString::new(topic).map_err(|e| Error::invalid("a topic name holds a zero byte").at(topic).because(e))?;
+        // SAFETY: the client and the name outlive the call; the partition's queue is a reference of ours, given back here.
+        unsafe {
+            let own = sys::rd_kafka_queue_get_partition(self.client.client().native_ptr(), name.as_ptr(), partition);
+            if own.is_null() {
+                return Err(Error::internal("librdkafka has no queue for this partition").at(format!("{topic}[{partition}]")));
+            }
+            sys::rd_kafka_queue_forward(own, self.queue);
+            sys::rd_kafka_queue_destroy(own);
+        }
+        Ok(())
+    }
+
+    /// Takes what is there, waiting up to `patience` for a first one. Returns how many came.
+    pub(super) fn take(&mut self, patience: Duration, mut each: impl FnMut(Message<'_>)) -> usize {
+        let mut count = self.fill(self.batch.len(), Duration::ZERO);
+        if count == 0 && !patience.is_zero() {
+            count = self.fill(1, patience);
+        }
+        for slot in 0..count {
+            let message = self.batch[slot];
+            // SAFETY: librdkafka filled this slot; the message is given back right after `each`, which cannot keep what it borrows.
+            unsafe {
+                each(Message { message, life: PhantomData });
+                sys::rd_kafka_message_destroy(message);
+            }
+        }
+        count
+    }
+
+    /// librdkafka waits until as many as asked for have come: so one waits for one, or not at all.
+    fn fill(&mut self, most: usize, patience: Duration) -> usize {
+        let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the buffer has room for `most` pointers, and nobody else takes from this queue.
+        let count = unsafe { sys::rd_kafka_consume_batch_queue(self.queue, millis, self.batch.as_mut_ptr(), most) };
+        usize::try_from(count).unwrap_or(0)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, given back once; the client is dropped after it.
+        unsafe { sys::rd_kafka_queue_destroy(self.queue) }
+    }
+}
+
+/// One record, or an error of one partition.
+pub(super) struct Message<'a> {
+    message: *mut sys::rd_kafka_message_t,
+    life: PhantomData<&'a ()>,
+}
+
+impl<'a> Message<'a> {
+    fn get(&self) -> &'a sys::rd_kafka_message_t {
+        // SAFETY: valid while `'a` lasts: see `Queue::take`.
+        unsafe { &*self.message }
+    }
+    /// The same number for two messages in a row means: the same topic.
+    pub(super) fn topic_number(&self) -> usize {
+        self.get().rkt as usize
+    }
+    /// The topic's name.
+    pub(super) fn topic(&self) -> &'a str {
+        let topic = self.get().rkt;
+        if topic.is_null() {
+            return "";
+        }
+        // SAFETY: a topic's name lives as long as the topic, which the message holds. Topic names are ASCII.
+        unsafe { CStr::from_ptr(sys::rd_kafka_topic_name(topic)) }.to_str().unwrap_or_default()
+    }
+    /// The partition.
+    pub(super) fn partition(&self) -> i32 {
+        self.get().partition
+    }
+    /// The offset of the record; of an error, where the partition stands.
+    pub(super) fn offset(&self) -> i64 {
+        self.get().offset
+    }
+    /// An error instead of a record.
+    pub(super) fn error(&self) -> Option<RDKafkaErrorCode> {
+        let code = self.get().err;
+        (code != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR).then(|| code.into())
+    }
+    /// The value; none: a tombstone. Of an error: what it says.
+    pub(super) fn value(&self) -> Option<&'a [u8]> {
+        let m = self.get();
+        // SAFETY: librdkafka's pointer and length of one buffer, valid as long as the message.
+        (!m.payload.is_null()).then(|| unsafe { std::slice::from_raw_parts(m.payload.cast::<u8>(), m.len) })
+    }
+    /// The key.
+    pub(super) fn key(&self) -> Option<&'a [u8]> {
+        let m = self.get();
+        // SAFETY: as above.
+        (!m.key.is_null()).then(|| unsafe { std::slice::from_raw_parts(m.key.cast::<u8>(), m.key_len) })
+    }
+    /// When it was made or appended, milliseconds since 1970-01-01 UTC; -1: not known.
+    pub(super) fn timestamp(&self) -> i64 {
+        // SAFETY: the message is valid; a null type is allowed.
+        unsafe { sys::rd_kafka_message_timestamp(self.message, ptr::null_mut()) }
+    }
+    /// Its headers, in order; names that are no UTF-8 are mended.
+    pub(super) fn headers(&self, mut each: impl FnMut(&str, Option<&[u8]>)) {
+        let mut headers = ptr::null_mut();
+        // SAFETY: the message is valid and holds its headers; each pointer that is read was set by a call that said it succeeded.
+        unsafe {
+            if sys::rd_kafka_message_headers(self.message, &mut headers) != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR {
+                return;
+            }
+            for i in 0.. {
+                let (mut name, mut value, mut size) = (ptr::null(), ptr::null(), 0);
+                let found = sys::rd_kafka_header_get_all(headers, i, &mut name, &mut value, &mut size);
+                if found != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR || name.is_null() {
+                    return;
+                }
+                let value = (!value.is_null()).then(|| std::slice::from_raw_parts(value.cast::<u8>(), size));
+                each(&CStr::from_ptr(name).to_string_lossy(), value);
+            }
+        }
+    }
+}
