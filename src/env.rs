@@ -131,6 +131,10 @@ impl Env {
         })
         .await
     }
+    /// May work be put on other threads? Not under simulation.
+    pub(crate) fn threads(&self) -> bool {
+        self.0.threads()
+    }
     /// Is this rule switched off? Never outside simulation.
     #[cfg(any(test, feature = "sim"))]
     pub(crate) fn broken(&self, rule: Rule) -> bool {

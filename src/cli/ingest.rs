@@ -1,5 +1,7 @@
 //! `ingest`: arguments to a pipeline, and the pipeline to its end.
 
+use std::sync::Arc;
+
 use crate::cli::Failed;
 use crate::cli::args::IngestArgs;
 use crate::cli::cells::Cells;
@@ -11,6 +13,7 @@ use crate::cli::signals::watched;
 use crate::cli::tables::columns_of;
 use crate::env::Env;
 use crate::error::Result;
+use crate::pipeline::Monitor;
 use crate::pipeline::file::PipelineFile;
 use crate::pipeline::location;
 use crate::pipeline::plan::{Plan, PlanSink};
@@ -30,7 +33,9 @@ pub(crate) async fn ingest(args: IngestArgs, output: &mut Output, logs: &Logs) -
     }
     let run = pipeline.start().await?;
     let stop = run.stop_handle();
-    let report = watched(&Env::real(), logs, stop, follow(run, Teller::new(&name, logs))).await??;
+    let (monitor, watchdog) = (run.monitor(), run.monitor());
+    let given_up = async move { watchdog.given_up().await };
+    let report = watched(&Env::real(), logs, stop, given_up, follow(run, Teller::new(&name, logs, monitor))).await??;
     tell(&name, &report, output)
 }
 
@@ -70,6 +75,7 @@ struct Teller {
     /// Known when the run has started.
     run: Option<String>,
     bar: Option<Progress>,
+    monitor: Arc<Monitor>,
     verbose: bool,
     commits: u64,
     rows: u64,
@@ -77,12 +83,13 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(pipeline: &str, logs: &Logs) -> Teller {
-        let bar = logs.progress();
+    fn new(pipeline: &str, logs: &Logs, monitor: Arc<Monitor>) -> Teller {
+        let live = monitor.clone();
+        let bar = logs.progress(move || now(&live));
         if let Some(bar) = &bar {
             bar.set(format!("{pipeline}: starting"));
         }
-        Teller { pipeline: pipeline.to_owned(), run: None, bar, verbose: logs.verbose(), commits: 0, rows: 0, bytes: 0 }
+        Teller { pipeline: pipeline.to_owned(), run: None, bar, monitor, verbose: logs.verbose(), commits: 0, rows: 0, bytes: 0 }
     }
 
     fn tell(&mut self, event: &Event) {
@@ -107,6 +114,7 @@ impl Teller {
                         rows,
                         bytes,
                         ms = millis,
+                        lag = self.monitor.lag_after_commit(),
                         sink,
                         "committed"
                     );
@@ -131,6 +139,18 @@ impl Teller {
             bar.set(format!("{pipeline}: {} rows, {} in {} commits; {event}", self.rows, size(self.bytes), self.commits));
         }
     }
+}
+
+/// How fast it goes, how far behind it is, when it last committed: `1200 records/s, lag 340, last commit 2s ago; `.
+fn now(monitor: &Monitor) -> String {
+    let mut text = format!("{:.0} records/s", monitor.speed());
+    if let Some(lag) = monitor.lag() {
+        text.push_str(&format!(", lag {}", lag.commit));
+    }
+    if let Some(since) = monitor.since_commit() {
+        text.push_str(&format!(", last commit {}s ago", since.as_secs()));
+    }
+    text + "; "
 }
 
 fn tell(pipeline: &str, report: &Report, output: &mut Output) -> Result<(), Failed> {

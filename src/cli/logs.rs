@@ -1,10 +1,11 @@
 //! What goes to standard error: logs, progress, the error at the end. Nothing here fails when nobody reads it.
 
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -52,15 +53,19 @@ impl Logs {
         Logs { format: global.log_format, bar, animated, plain, verbose: global.verbose > 0 }
     }
 
-    /// Shows a bar when standard error is a terminal; none: lines are to be logged instead.
-    pub(crate) fn progress(&self) -> Option<Progress> {
+    /// Shows a bar when standard error is a terminal; none: lines are to be logged instead. `live` is asked for its end with each look.
+    pub(crate) fn progress(&self, live: impl Fn() -> String + Clone + Send + Sync + 'static) -> Option<Progress> {
         if !self.animated {
             return None;
         }
         let bar = ProgressBar::new_spinner();
-        let template = if self.plain { "{spinner} {elapsed} {msg}" } else { "{spinner:.green} {elapsed} {msg}" };
+        let template = if self.plain { "{spinner} {elapsed} {live}{msg}" } else { "{spinner:.green} {elapsed} {live}{msg}" };
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            // Another thread draws it: it goes on while the run waits.
+            let live = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = out.write_str(&live());
+            };
+            bar.set_style(style.with_key("live", live));
         }
         bar.enable_steady_tick(Duration::from_millis(120));
         *self.bar.lock() = Some(bar.clone());

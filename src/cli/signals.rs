@@ -14,17 +14,39 @@ use crate::stream::coordinator::Stop;
 
 /// How long a run may take to finish what is pending. Kubernetes kills after 30 seconds.
 const GRACE: Duration = Duration::from_secs(25);
+/// How long a run that was given up may take to return.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// The same signal again within this time is no second one.
 const ECHO: Duration = Duration::from_millis(200);
 
 /// Runs `work` under the signals. They are watched on another thread: they are obeyed also while `work` computes or hangs in a call.
-pub(crate) async fn watched<T>(env: &Env, logs: &Logs, stop: Stop, work: impl Future<Output = T>) -> Result<T> {
+/// `given_up`: the watchdog ends the run; `work` then returns by itself, unless it hangs.
+pub(crate) async fn watched<T>(
+    env: &Env,
+    logs: &Logs,
+    stop: Stop,
+    given_up: impl Future<Output = Error> + Send + 'static,
+    work: impl Future<Output = T>,
+) -> Result<T> {
     let mut signals = Signals::new()?;
     let over = Over(Arc::new(Notify::new()));
     let (runtime, clock, logs, done) = (tokio::runtime::Handle::current(), env.clone(), logs.clone(), over.0.clone());
     let watch = env.cpu(move || {
         runtime.block_on(async move {
-            let first = tokio::select! { () = done.notified() => return, signal = signals.next() => signal };
+            let given_up = async {
+                let error = given_up.await;
+                clock.sleep(LAST_WORDS).await;
+                error
+            };
+            let first = tokio::select! {
+                () = done.notified() => return,
+                error = given_up => {
+                    logs.error(&error);
+                    // Not by returning: a destructor may wait for what hangs.
+                    std::process::exit(i32::from(error.kind().exit_code()));
+                }
+                signal = signals.next() => signal,
+            };
             stop.request();
             tracing::info!("stopping: what is pending and what was read is committed; a second signal ends the process at once");
             let at = clock.monotonic();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,10 @@ pub struct PipelineFile {
     pub memory: u64,
     /// Threads for decoding and encoding.
     pub threads: usize,
+    /// Where `/metrics` and `/healthz` are answered; none: nowhere. Port 0: any that is free.
+    pub metrics: Option<SocketAddr>,
+    /// When too long without a commit is too long; none: never.
+    pub watchdog: Option<WatchdogSpec>,
     pub(super) origin: Arc<Origin>,
 }
 
@@ -274,6 +279,33 @@ pub struct CommitSpec {
     pub empty: bool,
     /// How long a commit is tried.
     pub timeout: Duration,
+}
+
+/// `watchdog`: no commit for so long while input waits is told as an error, and makes the pipeline unhealthy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchdogSpec {
+    /// How many intervals without a commit are too many.
+    pub intervals: u32,
+    /// One interval: `checkpoint.every`, else a minute.
+    pub interval: Duration,
+    /// Does the run end then, as unavailable?
+    pub exit: bool,
+}
+
+impl WatchdogSpec {
+    /// An interval where time is no trigger.
+    pub const WITHOUT_EVERY: Duration = Duration::from_secs(60);
+
+    /// Ten intervals, and a minute at least.
+    pub fn new(every: Option<Duration>) -> WatchdogSpec {
+        let interval = every.unwrap_or(Self::WITHOUT_EVERY);
+        let a_minute = Duration::from_secs(60).as_millis().div_ceil(interval.as_millis().max(1));
+        WatchdogSpec { intervals: u32::try_from(a_minute).unwrap_or(u32::MAX).max(10), interval, exit: false }
+    }
+    /// Without a commit for so long, input waiting, something is wrong.
+    pub fn limit(&self) -> Duration {
+        self.interval.saturating_mul(self.intervals)
+    }
 }
 
 /// Keys and texts that are handed on. `Debug` masks what looks secret.

@@ -7,6 +7,7 @@ mod check;
 pub mod file;
 mod handed;
 pub mod location;
+pub mod monitor;
 pub mod plan;
 mod read;
 pub mod run;
@@ -18,4 +19,5 @@ pub mod units;
 mod write;
 mod yaml;
 
+pub use self::monitor::Monitor;
 pub use self::run::{Pipeline, Run};

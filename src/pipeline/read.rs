@@ -1,6 +1,7 @@
 //! From the tree to the types. Keys and kinds have been checked against [`super::shape`]; here values are.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,21 +68,19 @@ pub(super) fn file(root: &Node, origin: Arc<Origin>) -> Result<PipelineFile> {
         empty: commit.get("empty").truth()?.unwrap_or(false),
         timeout: commit.get("timeout").some_time()?.unwrap_or(Duration::from_secs(300)),
     };
-    let metrics = at.get("metrics");
-    if metrics.given() {
-        return Err(metrics.fail("`metrics` is not supported yet", "remove it"));
-    }
     Ok(PipelineFile {
         pipeline,
         source,
         decode,
         sinks,
         dead_letter,
-        checkpoint,
         commit,
         durability: at.get("durability").word(&[("fsync", Durability::Fsync), ("none", Durability::None)], &[])?.unwrap_or_default(),
         memory: memory(&at.get("memory"))?,
         threads: threads(&at.get("threads"))?,
+        metrics: metrics(&at.get("metrics"))?,
+        watchdog: watchdog(&at.get("watchdog"), checkpoint.every)?,
+        checkpoint,
         origin,
     })
 }
@@ -115,6 +114,33 @@ fn threads(at: &At<'_>) -> Result<usize> {
         Some(n) if n > 1024 => Err(at.fail("`threads` must be at most 1024", "leave it out to use every core")),
         Some(n) => Ok(usize::try_from(n).unwrap_or(1)),
     }
+}
+
+fn metrics(at: &At<'_>) -> Result<Option<SocketAddr>> {
+    let Some(text) = at.text() else { return Ok(None) };
+    let by_name = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    match by_name.as_deref().unwrap_or(text).parse() {
+        Ok(address) => Ok(Some(address)),
+        Err(_) => {
+            let hint = "write it like 127.0.0.1:9464, [::1]:9464, or 0.0.0.0:9464 for every interface; port 0 takes one that is free";
+            Err(at.wrong(text, "an IP address with a port", hint))
+        }
+    }
+}
+
+fn watchdog(at: &At<'_>, every: Option<Duration>) -> Result<Option<WatchdogSpec>> {
+    let default = WatchdogSpec::new(every);
+    if at.text().is_some() {
+        at.word(&[("off", ())], &[])?;
+        return Ok(None);
+    }
+    let intervals = at.get("intervals");
+    let too_many = |_| intervals.fail("`watchdog.intervals` is too large", "write `watchdog: off` for no watchdog");
+    Ok(Some(WatchdogSpec {
+        intervals: intervals.positive()?.map_or(Ok(default.intervals), u32::try_from).map_err(too_many)?,
+        exit: at.get("exit").truth()?.unwrap_or(default.exit),
+        ..default
+    }))
 }
 
 fn checkpoint(at: &At<'_>, base: &Path) -> Result<CheckpointSpec> {

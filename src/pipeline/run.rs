@@ -3,14 +3,18 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::{Either, select};
+use futures::task::AtomicWaker;
+
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::{self, PipelineFile};
+use crate::pipeline::monitor::{Beside, Monitor, Observed};
 use crate::pipeline::plan::{Plan, Planned};
 use crate::pipeline::sources;
 use crate::sink::Sink;
@@ -89,23 +93,43 @@ impl Pipeline {
     pub async fn start(self) -> Result<Run> {
         let queue = Arc::new(Mutex::new(VecDeque::new()));
         let stop = Stop::default();
-        let sender = queue.clone();
-        let events = Events::to(move |event| sender.lock().unwrap_or_else(PoisonError::into_inner).push_back(event));
-        let future: RunFuture = Box::pin(self.run(events, stop.clone()));
-        Ok(Run { future: Some(future), queue, result: None, stop })
+        let monitor = Monitor::new(&self.file, &self.env);
+        let waker = Arc::new(AtomicWaker::new());
+        let (sender, seen, news) = (queue.clone(), monitor.clone(), waker.clone());
+        let events = Events::to(move |event| {
+            seen.saw(&event);
+            sender.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
+            // Some come from another thread, while the run waits.
+            news.wake();
+        });
+        let future: RunFuture = Box::pin(self.run(events, stop.clone(), monitor.clone()));
+        Ok(Run { future: Some(future), queue, waker, result: None, stop, monitor })
     }
 
-    async fn run(self, events: Events, stop: Stop) -> Result<Report> {
+    /// The run, and beside it what watches over it. The watchdog may end it: a run that is dropped in the middle of a commit has an unclear
+    /// outcome like any other, and the next start finds out (I6).
+    async fn run(self, events: Events, stop: Stop, monitor: Arc<Monitor>) -> Result<Report> {
         let interval = self.file.checkpoint.every.unwrap_or(Duration::from_secs(1));
         let env = self.env.clone();
-        wait_if_fenced(Box::pin(self.run_once(events, stop)).await, &env, interval).await
+        let _beside = Beside::start(monitor.clone(), &self.file, events.clone())?;
+        let work = Box::pin(self.run_once(events, stop, monitor.clone()));
+        let result = match select(work, pin!(monitor.given_up())).await {
+            Either::Left((result, _)) => result,
+            Either::Right((given_up, work)) => {
+                drop(work);
+                Err(given_up)
+            }
+        };
+        monitor.ended(&result);
+        wait_if_fenced(result, &env, interval).await
     }
 
-    async fn run_once(self, events: Events, stop: Stop) -> Result<Report> {
+    async fn run_once(self, events: Events, stop: Stop, monitor: Arc<Monitor>) -> Result<Report> {
         let (file, env) = (&self.file, &self.env);
         let store = self.store_options(Some(events.clone()));
         let ledger = self.ledger(&store)?;
-        let mut source = sources::open(file, env, Some(Arc::new(ledger.clone())), Some(&events))?;
+let source = sources::open(file, env, Some(Arc::new(ledger.clone())), Some(&events))?;
+        let mut source: Box<dyn Source> = Box::new(Observed::new(source, monitor));
         if self.nothing_to_read(&ledger, source.as_mut(), &store, &events).await? {
             return Ok(Report { nothing: true, ..Report::default() });
         }
@@ -231,14 +255,17 @@ type RunFuture = Pin<Box<dyn Future<Output = Result<Report>> + Send>>;
 pub struct Run {
     future: Option<RunFuture>,
     queue: Arc<Mutex<VecDeque<Event>>>,
+    waker: Arc<AtomicWaker>,
     result: Option<Result<Report>>,
     stop: Stop,
+    monitor: Arc<Monitor>,
 }
 
 impl Run {
     /// The next event; none when the run has ended ([`Run::finish`] says how). May be dropped and called again.
     pub async fn next_event(&mut self) -> Option<Event> {
         std::future::poll_fn(|context| {
+            self.waker.register(context.waker());
             if let Some(event) = self.pop() {
                 return Poll::Ready(Some(event));
             }
@@ -261,6 +288,11 @@ impl Run {
         self.stop.clone()
     }
 
+    /// Looks into the run from elsewhere: metrics, health, lag.
+    pub fn monitor(&self) -> Arc<Monitor> {
+        self.monitor.clone()
+    }
+
     /// Runs to the end, however it ends.
     pub async fn finish(mut self) -> Result<Report> {
         while self.next_event().await.is_some() {}
@@ -276,3 +308,5 @@ impl Run {
 mod power_cut;
 #[cfg(test)]
 mod refused;
+#[cfg(test)]
+mod seen;

@@ -65,6 +65,7 @@ pub(super) const FILE: Shape = Map(&[
     ("memory", V),
     ("threads", V),
     ("metrics", V),
+    ("watchdog", Or(&Map(&[("intervals", V), ("exit", V)]))),
 ]);
 
 /// Refuses unknown keys, and mappings, lists and values where another of them belongs. What is null is left out and not looked at.

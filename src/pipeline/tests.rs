@@ -98,7 +98,7 @@ fn what_is_no_yaml_is_refused_where_it_breaks() {
         (
             s("- a"),
             "p.yaml:1:1: the pipeline file is a list, but must be a mapping; its keys are version, pipeline, source, decode, sinks, \
-             dead_letter, checkpoint, commit, durability, memory, threads, metrics",
+             dead_letter, checkpoint, commit, durability, memory, threads, metrics, watchdog",
         ),
     ]);
 }
@@ -307,7 +307,6 @@ fn what_is_not_supported_yet_is_refused_by_name() {
         (with("decode: {format: avro}"), "p.yaml:7:18: `decode.format: avro` is not supported yet; supported: `json`, `csv`, `parquet`"),
         (sink("format: delta"), "p.yaml:6:11: `sinks.0.format: delta` is not supported yet; supported: `paimon`"),
         (sink("on_new_field: add"), "p.yaml:6:17: `sinks.0.on_new_field: add` is not supported yet; supported: `ignore`, `reject`"),
-        (with("metrics: 127.0.0.1:9464"), "p.yaml:7:10: `metrics` is not supported yet; remove it"),
         (
             with("dead_letter: {location: \"x/{topic}\"}"),
             "p.yaml:7:25: `dead_letter.location`: `{topic}` in a location is not supported yet; write the location out, one sink for each",

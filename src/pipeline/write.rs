@@ -32,6 +32,10 @@ pub(super) fn yaml(file: &PipelineFile) -> String {
     put("durability", json!(if file.durability == Durability::None { "none" } else { "fsync" }));
     put("memory", json!(show_size(file.memory)));
     put("threads", json!(file.threads));
+    if let Some(address) = file.metrics {
+        put("metrics", json!(address.to_string()));
+    }
+    put("watchdog", file.watchdog.map_or(json!("off"), |w| json!({"intervals": w.intervals, "exit": w.exit})));
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(&Value::Object(out), options).unwrap_or_default()
 }

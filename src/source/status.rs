@@ -47,6 +47,10 @@ impl Status {
     pub fn splits(&self) -> BTreeMap<String, SplitStatus> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+    /// Looks at them; must be quick.
+    pub fn look<T>(&self, look: impl FnOnce(&BTreeMap<String, SplitStatus>) -> T) -> T {
+        look(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
     /// Changes them; must be quick.
     pub fn update(&self, change: impl FnOnce(&mut BTreeMap<String, SplitStatus>)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));

@@ -124,7 +124,7 @@ impl Series {
             keep: args.keep,
             scratch,
             env,
-            bar: logs.progress(),
+            bar: logs.progress(String::new),
             hits: hits(seed, args.kills, args.freezes),
             done: 0,
             attempt: 0,
