@@ -128,7 +128,7 @@ impl Pipeline {
         let (file, env) = (&self.file, &self.env);
         let store = self.store_options(Some(events.clone()));
         let ledger = self.ledger(&store)?;
-let source = sources::open(file, env, Some(Arc::new(ledger.clone())), Some(&events))?;
+        let source = sources::open(file, env, Some(Arc::new(ledger.clone())), Some(&events))?;
         let mut source: Box<dyn Source> = Box::new(Observed::new(source, monitor));
         if self.nothing_to_read(&ledger, source.as_mut(), &store, &events).await? {
             return Ok(Report { nothing: true, ..Report::default() });

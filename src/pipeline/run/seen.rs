@@ -120,7 +120,7 @@ async fn an_address_that_cannot_be_had_stops_a_run_before_anything_is_written() 
         let run = parts(dir.path(), &pipeline("{rows: 5}", &format!("metrics: {address}"))).start().await.unwrap();
         let error = run.finish().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.to_string().contains(words) && error.to_string().contains("p.yaml:8:10"), "{error}");
+        assert!(error.to_string().contains(words) && error.to_string().contains("p.yaml:9:10"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{error}");
     }
 }
