@@ -103,6 +103,8 @@ Examples:
     Checkpoints(CheckpointsArgs),
     Audit(AuditArgs),
     Verify(VerifyArgs),
+    #[cfg(feature = "kafka")]
+    Lag(LagArgs),
     Config(ConfigArgs),
     DeadLetters(DeadLettersArgs),
     Doctor(DoctorArgs),
@@ -414,6 +416,29 @@ pub(crate) struct VerifyArgs {
     /// Open every Parquet data file too, and count its rows
     #[arg(long)]
     pub(crate) footers: bool,
+}
+
+/// How far a pipeline is behind its Kafka topics: what the brokers have, less what its checkpoints cover
+#[cfg(feature = "kafka")]
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli lag orders.yaml
+  table-cli lag orders.yaml -o jsonl | jq -s 'map(.lag) | add'
+  table-cli lag orders.yaml --max-lag 100000 || echo behind     # exit code 3
+
+A line for each partition, whether or not the pipeline runs; nothing is written. `pending` are records of the greatest checkpoint whose \
+commit may be under way: the consumer group is told of a commit after it has landed. `lag_s` is the age of the first record that waits.")]
+pub(crate) struct LagArgs {
+    /// The pipeline file
+    #[arg(value_name = "PIPELINE")]
+    pub(crate) pipeline: PathBuf,
+    /// Exit with 3 when more records than this wait, over all partitions
+    #[arg(long, value_name = "RECORDS")]
+    pub(crate) max_lag: Option<u64>,
+    /// Override a key (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(crate) set: Vec<String>,
 }
 
 /// A pipeline file with its defaults and environment filled in, secrets masked

@@ -10,6 +10,8 @@ mod doctor;
 mod failover;
 mod files;
 mod ingest;
+#[cfg(feature = "kafka")]
+mod lag;
 mod logs;
 mod output;
 mod partitions;
@@ -122,6 +124,8 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         Command::Audit(args) => checks::audit(args, output).await,
         Command::Verify(args) => checks::verify(args, output).await,
         Command::Checkpoints(args) => checkpoints::checkpoints(args, output).await,
+        #[cfg(feature = "kafka")]
+        Command::Lag(args) => lag::lag(args, output).await,
         Command::Config(args) => pipelines::config(args, output),
         Command::Doctor(args) => doctor::doctor(args, output).await,
         Command::DeadLetters(args) => rows::dead_letters(args, output).await,

@@ -6,6 +6,8 @@ mod at;
 mod check;
 pub mod file;
 mod handed;
+#[cfg(feature = "kafka")]
+pub mod lag;
 pub mod location;
 pub mod monitor;
 pub mod plan;

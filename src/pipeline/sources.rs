@@ -100,6 +100,12 @@ fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
     }
 }
 
+/// The same, to ask the brokers and not to read.
+#[cfg(feature = "kafka")]
+pub(crate) fn kafka_source(file: &PipelineFile, k: &super::file::KafkaSource, env: &Env) -> Result<KafkaSource> {
+    KafkaSource::new(env.clone(), kafka(file, k), notices(None))
+}
+
 #[cfg(feature = "kafka")]
 fn notices(events: Option<Events>) -> Notices {
     Notices::to(move |notice| match (&events, notice) {

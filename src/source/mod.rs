@@ -24,7 +24,7 @@ pub(crate) use finished::{FINISHED, Finished};
 pub use framing::Framing;
 pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
 #[cfg(feature = "kafka")]
-pub use kafka::{KafkaOptions, KafkaSource, KafkaStart, KafkaStop, KafkaTopics, Notice, Notices};
+pub use kafka::{Bounds, KafkaOptions, KafkaSource, KafkaStart, KafkaStop, KafkaTopics, Notice, Notices};
 pub use status::{SplitStatus, Status};
 pub use stdin::{StdinOptions, StdinSource};
 pub use watch::{OnChange, Watch};

@@ -163,7 +163,7 @@ impl Reader {
                 self.waiting.wait_for_room(TURN);
                 continue;
             }
-            if self.waiting.lock().cost() >= self.limits.waiting {
+            if self.is_full() {
                 self.waiting.wait_for_room(TURN);
             } else {
                 self.take()?;
@@ -173,6 +173,13 @@ impl Reader {
                 self.tick()?;
             }
         }
+    }
+
+    /// Does too much wait to be taken?
+    fn is_full(&self) -> bool {
+        let mut state = self.waiting.lock();
+        state.held = state.cost() >= self.limits.waiting;
+        state.held
     }
 
     /// Serves what the client tells and what the loop asks; true: it asks to end.

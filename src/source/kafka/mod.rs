@@ -3,9 +3,11 @@
 //! Partitions are assigned by this source and by nobody else; where it starts comes from the chain alone. The group's offsets are written
 //! for lag tools, after each commit.
 
+mod bounds;
 mod client;
 mod errors;
 mod feed;
+mod known;
 mod options;
 mod raw;
 mod resolve;
@@ -18,14 +20,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use bounds::Bounds;
 pub use options::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics};
 
 use self::client::{Client, Purpose};
 use self::feed::Feed;
+use self::known::{Ends, Known};
 use self::resolve::{Line, Lookup};
 use self::topics::{parse_split, split_name};
 use self::waiting::Found;
-use super::{Offsets, Origin, Polled, Position, Resolved, Source};
+use super::{Offsets, Origin, Polled, Position, Resolved, Source, Status};
 use crate::env::{Deadline, Env};
 use crate::error::{Error, Result};
 
@@ -83,6 +87,9 @@ pub struct KafkaSource {
     /// By place in the feed.
     origins: Vec<Arc<Origin>>,
     feed: Option<Feed>,
+    known: Known,
+    /// Asks where partitions end, while they are read.
+    ends: Option<Ends>,
     client: Option<Arc<Client>>,
     /// The last answer, and for what.
     resolved: Option<(Option<Offsets>, Resolved, Vec<Line>)>,
@@ -93,8 +100,19 @@ impl KafkaSource {
     pub fn new(env: Env, options: KafkaOptions, notices: Notices) -> Result<Self> {
         client::check(&options)?;
         topics::pattern(&options)?;
-        let (positions, options) = (Offsets::default(), Arc::new(options));
-        Ok(KafkaSource { env, options, notices, positions, origins: Vec::new(), feed: None, client: None, resolved: None })
+        let (positions, options, known) = (Offsets::default(), Arc::new(options), Known::default());
+        Ok(KafkaSource {
+            env,
+            options,
+            notices,
+            positions,
+            origins: Vec::new(),
+            feed: None,
+            known,
+            ends: None,
+            client: None,
+            resolved: None,
+        })
     }
 
     /// Runs a question to the brokers on another thread, again while they do not answer, until the patience is over.
@@ -214,7 +232,10 @@ impl Source for KafkaSource {
             return Ok(());
         }
         self.client = None;
-        self.feed = Some(Feed::start(self.env.clone(), self.options.clone(), splits, self.notices.clone())?);
+        self.known.begins(self.origins.iter().map(Arc::as_ref).zip(splits.iter().map(|split| split.start)));
+        let feed = Feed::start(self.env.clone(), self.options.clone(), splits, self.notices.clone())?;
+        self.ends = Ends::watch(&self.options, self.known.status.clone(), feed.waiting.clone());
+        self.feed = Some(feed);
         Ok(())
     }
 
@@ -227,9 +248,13 @@ impl Source for KafkaSource {
                     if let Some(position) = self.positions.0.get_mut(&origin.split) {
                         position.offset = position.offset.max(chunk.next);
                     }
+                    let next = chunk.next;
                     if chunk.len() > 0 {
-                        return Ok(Polled::Records(chunk.into_records(origin.clone())));
+                        let records = chunk.into_records(origin.clone());
+                        self.known.read(origin, next, Some(&records));
+                        return Ok(Polled::Records(records));
                     }
+                    self.known.read(origin, next, None);
                 }
                 Found::End => return Ok(Polled::End),
                 Found::Nothing => {
@@ -242,6 +267,7 @@ impl Source for KafkaSource {
     }
 
     async fn committed(&mut self, offsets: &Offsets) -> Result<()> {
+        self.known.committed(offsets);
         let Some(feed) = &self.feed else { return Ok(()) };
         let known = |(place, origin): (usize, &Arc<Origin>)| Some((place, offsets.position(&origin.split)?.offset));
         let commit = self.origins.iter().enumerate().filter_map(known).collect();
@@ -250,6 +276,11 @@ impl Source for KafkaSource {
     }
 
     fn position(&self) -> Offsets {
+        self.known.taken();
         self.positions.clone()
+    }
+
+    fn status(&self) -> Option<Arc<Status>> {
+        Some(self.known.status.clone())
     }
 }

@@ -37,6 +37,11 @@ impl Lookup<'_> {
         topics.iter().flat_map(|(topic, count)| (0..*count).map(|p| (topic.clone(), p))).collect()
     }
 
+    /// Those that the options name, now.
+    pub(super) fn all(&self) -> Result<Vec<(String, i32)>> {
+        Ok(Self::partitions(&topics::find(self.client, self.options)?))
+    }
+
     /// `Offset::Beginning`, `Offset::End` or a moment, for each: what the brokers answer, in one question per broker. Under
     /// `read_committed` the end is the last stable offset. None: no record is so young.
     fn ask(&self, partitions: &[(String, i32)], when: Offset, what: &str) -> Result<BTreeMap<(String, i32), Option<u64>>> {
@@ -85,7 +90,7 @@ impl Lookup<'_> {
     }
 
     /// What group `group` has committed of each.
-    fn committed(&self, partitions: &[(String, i32)], group: &str) -> Result<BTreeMap<(String, i32), Option<u64>>> {
+    pub(super) fn committed(&self, partitions: &[(String, i32)], group: &str) -> Result<BTreeMap<(String, i32), Option<u64>>> {
         let (client, _) = client::connect(self.options, Purpose::Lookup, Some(group))?;
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         for (topic, partition) in partitions {

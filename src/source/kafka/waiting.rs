@@ -145,6 +145,8 @@ pub(super) struct State {
     /// Per split the number of the chunk that still grows.
     open: Vec<Option<u64>>,
     cost: usize,
+    /// Reading is held back until something is taken.
+    pub(super) held: bool,
     /// The thread has nothing more to read.
     pub(super) done: bool,
     /// The thread came to an end with this.
