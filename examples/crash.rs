@@ -13,7 +13,7 @@ use lakeward::sim::scenario::{Budget, Ended, Scenario, Schedule};
 const HELP: &str = "\
 Crashes simulated pipelines everywhere and looks whether any row is lost or doubled.
 
-  crash short                            what CI runs
+  crash short [FAMILY...]                what CI runs, or these families of it
   crash long                             everything; optimised, an hour or so
   crash deep                             larger budgets, two processes with 3 preemptions and 1 fault among them; hours
   crash run SCENARIO...                  these, in each of their long forms; minutes each
@@ -43,7 +43,10 @@ fn main() -> ExitCode {
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["short"] => table(jobs(families::all(Form::Short))),
+        ["short", ref names @ ..] => {
+            let wanted = |f: &Family| names.is_empty() || names.contains(&f.name);
+            table(jobs(families::all(Form::Short).into_iter().filter(wanted).collect()))
+        }
         ["long"] => table(jobs(families::all(Form::Long))),
         ["deep"] => table(jobs(families::all(Form::Deep))),
         ["run", ref names @ ..] => {
@@ -153,14 +156,14 @@ fn table(jobs: Vec<Job>) -> ExitCode {
     });
     let all = families.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | merges | stopped with Data | seconds |"
+        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | merges | idle checkpoints | stopped with Data | seconds |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (name, scenarios, seconds, t) in &all {
         let s = &t.seen;
         println!(
-            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
-            t.runs, t.states, t.violations, s.died, s.fenced, s.landed_late, s.expired, s.dead_snapshots, s.merged, s.data
+            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
+            t.runs, t.states, t.violations, s.died, s.fenced, s.landed_late, s.expired, s.dead_snapshots, s.merged, s.idle, s.data
         );
     }
     let bad: u64 = all.iter().map(|(_, _, _, t)| t.violations).sum();

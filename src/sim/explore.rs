@@ -11,7 +11,7 @@ use crate::sim::oracle::{Config, Oracle, TableConfig, Violation};
 use crate::sim::outside::{self, Outside};
 use crate::sim::process::{CHAIN, DEAD, PIPELINE, Process, Setup};
 use crate::sim::scenario::{Budget, Ended, Fault, Scenario, Seen};
-use crate::sim::source::{is_broken, offset_of};
+use crate::sim::source::is_broken;
 use crate::sim::store::{Answer, Ask, Objects, hash128};
 use crate::stream::coordinator::Report;
 
@@ -98,6 +98,7 @@ impl Prepared {
             Err(violation) => Ended::Violated(violation),
         };
         run.seen.merged = run.oracle.merged().saturating_sub(self.oracle.merged()) as u64;
+        run.seen.idle = run.oracle.idle().saturating_sub(self.oracle.idle()) as u64;
         (ended, run.seen, run.trace)
     }
 }
@@ -129,7 +130,7 @@ fn add_table(config: &mut Config, name: &str, columns: RowColumns, rows: Vec<Row
 }
 
 fn rows(setup: &Setup, keep: impl Fn(&str, u64) -> bool) -> Vec<Row> {
-    let all = setup.input.iter().flat_map(|(s, n)| (0..*n).map(|i| (*s, offset_of(i))));
+    let all = setup.input.iter().flat_map(|(s, n)| (0..*n).map(|i| (*s, setup.offset_of(i))));
     all.filter(|(s, o)| keep(s, *o)).map(|(s, o)| (s.to_owned(), i64::try_from(o).unwrap_or(i64::MAX))).collect()
 }
 

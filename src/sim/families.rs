@@ -10,6 +10,7 @@ use crate::sim::oracle::Violation;
 use crate::sim::outside::Outside;
 use crate::sim::process::{Setup, SimSink, every};
 use crate::sim::scenario::{Before, Budget, Ended, Scenario, Schedule, Seen};
+use crate::sim::topic::Until;
 use crate::stream::StartOptions;
 use crate::stream::coordinator::AtEnd;
 use crate::stream::decide::Asked;
@@ -295,6 +296,39 @@ pub fn buckets(faults: u8, preemptions: u8, outside: u8) -> Family {
     Family { name: "buckets", how: How::Every { merge: true }, scenarios }
 }
 
+/// A topic of three splits: one of them has no records, the last is found while it runs or after it. `grown`: with what came later.
+fn topic(grown: bool, until: Until) -> Setup {
+    let input = if grown { vec![("t/0", 3), ("t/1", 0), ("t/2", 2)] } else { vec![("t/0", 2), ("t/1", 0)] };
+    Setup { input, topic: Some(until), at_end: AtEnd::Pause, keep: 5, idle: 1, ..Setup::default() }
+}
+
+/// A topic read to its end and again to a later one, or until somebody asks to stop; killed on the way, gone back, given up; beside a twin.
+pub fn topics(faults: u8, preemptions: u8) -> Family {
+    let never = Until::Asked { found_after: 2 };
+    let asking = |asked| StartOptions { asked, ..StartOptions::default() };
+    let (rewind, abandon) = (Asked { rewind: Some(1), ..Asked::default() }, Asked { abandon: Some(1), ..Asked::default() });
+    let mut scenarios = Vec::new();
+    for (name, until) in [("end", Until::End), ("never", never)] {
+        let (less, more) = (topic(false, until), topic(true, until));
+        let paused = Before { setup: less.clone(), until: None };
+        let pending = Before { setup: less.clone(), until: Some("chain/p/00000000000000000001.json") };
+        let two = Setup { dead_letters: true, sinks: vec![sink("one"), SimSink { keep: even, ..sink("two") }], ..more.clone() };
+        let slow = Setup { slow: Duration::from_secs(1900), rows: 100, ..more.clone() };
+        let mut add = |what: &str, before: Vec<Before>, setup: Setup| {
+            scenarios.push(scenario(format!("topic-{name}-{what}"), before, vec![setup], alone(faults)));
+        };
+        add("start", vec![], more.clone());
+        add("resume", vec![paused.clone()], more.clone());
+        add("finish", vec![pending.clone()], more.clone());
+        add("rewind", vec![paused.clone()], Setup { options: asking(rewind), ..more.clone() });
+        add("abandon", vec![pending], Setup { options: asking(abandon), ..more.clone() });
+        add("dead", vec![], two);
+        add("idle", vec![], slow);
+        scenarios.push(two_processes(&format!("topic-{name}-pair"), vec![paused], vec![more.clone(), more], 0, preemptions));
+    }
+    Family { name: "topics", how: How::Every { merge: true }, scenarios }
+}
+
 /// Snapshots expire between any two calls, others commit; pins are honoured.
 pub fn expiry(faults: u8, outside: u8) -> Family {
     let setup = Setup { input: vec![("a", 4)], ..Setup::default() };
@@ -381,6 +415,7 @@ pub fn all(form: Form) -> Vec<Family> {
                 expiry_of_pairs(1, 1),
                 unpinned(0, 3),
                 buckets(0, 1, 2),
+                topics(1, 1),
             ]
         }
         Form::Long => vec![
@@ -395,6 +430,8 @@ pub fn all(form: Form) -> Vec<Family> {
             unpinned(1, 2),
             Family { name: "pins removed, three acts", ..unpinned(0, 3) },
             buckets(1, 1, 2),
+            topics(1, 2),
+            Family { name: "topics, two faults", ..topics(2, 1) },
         ],
         Form::Deep => vec![interleavings(1, 2), interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2, 2), unpinned(1, 3)],
     }

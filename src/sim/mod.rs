@@ -15,6 +15,7 @@ pub mod process;
 pub mod scenario;
 pub mod source;
 pub mod store;
+pub mod topic;
 pub mod world;
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use object_store::path::Path;
 use crate::env::Env;
 use crate::error::Result;
 use crate::schema::Field;
-use crate::sim::source::{Keep, Splits, ToRows, Told};
+use crate::sim::source::{self, Keep, Splits, ToRows, Told};
 use crate::sim::store::{Answer, Ask, Port, SimStore, hash128};
+use crate::sim::topic::{self, Reading, Topic, Until};
 use crate::sim::world::Alone;
 use crate::sink::Sink;
 use crate::sink::table::TableSink;
@@ -61,6 +62,8 @@ pub struct Setup {
     pub dead_letters: bool,
     /// Splits, and how many records each has.
     pub input: Vec<(&'static str, u64)>,
+    /// The input is a topic, read until then.
+    pub topic: Option<Until>,
     /// Records in one poll.
     pub chunk: u64,
     /// A checkpoint after so many records.
@@ -91,6 +94,7 @@ impl Default for Setup {
             sinks: vec![SimSink { name: "one", keep: every, partitioned: false, buckets: 0 }],
             dead_letters: false,
             input: vec![("a", 5)],
+            topic: None,
             chunk: 2,
             rows: 2,
             slow: Duration::from_millis(100),
@@ -107,6 +111,10 @@ impl Default for Setup {
 }
 
 impl Setup {
+    /// The offset of record `i` of a split.
+    pub fn offset_of(&self, i: u64) -> u64 {
+        if self.topic.is_some() { topic::offset_of(i) } else { source::offset_of(i) }
+    }
     /// The directories of all its tables.
     pub fn tables(&self) -> Vec<&'static str> {
         let dead = self.dead_letters.then_some(DEAD);
@@ -200,18 +208,21 @@ pub fn spec(sink: &SimSink, merge_at: Option<u32>) -> Result<TableSpec> {
     Ok(if sink.partitioned { spec.partition_by(["part"]) } else { spec })
 }
 
+fn open(setup: &Setup, clock: Arc<Alone>, told: Told, number: u64, stop: &Stop) -> Box<dyn Source> {
+    let input = setup.input.iter().map(|(s, n)| ((*s).to_owned(), *n)).collect();
+    let (chunk, slow, idle, early) = (setup.chunk, setup.slow, setup.idle, number % 2 == 1);
+    match setup.topic {
+        Some(until) => Box::new(Topic::new(input, until, Reading { chunk, slow, idle, early }, clock, told, stop.clone())),
+        None => {
+            let (at, ends) = (BTreeMap::new(), BTreeMap::new());
+            Box::new(Splits { input, chunk, slow, early, idle, clock, told, at, stop: ends })
+        }
+    }
+}
+
 async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u64) -> Result<Report> {
-    let mut source: Box<dyn Source> = Box::new(Splits {
-        input: setup.input.iter().map(|(s, n)| ((*s).to_owned(), *n)).collect(),
-        chunk: setup.chunk,
-        slow: setup.slow,
-        early: number % 2 == 1,
-        idle: setup.idle,
-        clock,
-        told,
-        at: BTreeMap::new(),
-        stop: BTreeMap::new(),
-    });
+    let stop = Stop::default();
+    let mut source = open(&setup, clock, told, number, &stop);
     let mut configured = Vec::new();
     let mut lanes = Vec::new();
     for (i, sink) in setup.sinks.iter().enumerate() {
@@ -247,7 +258,7 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
         commit_empty: setup.commit_empty,
         threads: 1,
         events: Events::ignored(),
-        stop: Stop::default(),
+        stop,
     };
     coordinator.run().await
 }

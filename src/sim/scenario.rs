@@ -160,6 +160,8 @@ pub struct Seen {
     pub snapshots: u64,
     /// Snapshots in history whose base names other manifests than those before it: some were merged.
     pub merged: u64,
+    /// Checkpoints of ours that moved a position and had no rows for any table.
+    pub idle: u64,
 }
 
 impl Seen {
@@ -175,5 +177,6 @@ impl Seen {
         self.checkpoints += other.checkpoints;
         self.snapshots += other.snapshots;
         self.merged += other.merged;
+        self.idle += other.idle;
     }
 }

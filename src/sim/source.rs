@@ -58,7 +58,7 @@ impl Splits {
 }
 
 /// Record `i` of a split, as text: `a 3`; a broken one is `broken a 4`.
-fn text(split: &str, offset: u64) -> String {
+pub(super) fn text(split: &str, offset: u64) -> String {
     if is_broken(offset) { format!("broken {split} {offset}") } else { format!("{split} {offset}") }
 }
 

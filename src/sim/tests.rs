@@ -191,6 +191,12 @@ fn no_fault_and_no_switch_around_a_merge_loses_or_doubles_a_row() {
 }
 
 #[test]
+fn no_fault_while_a_topic_is_read_loses_or_doubles_a_row() {
+    let seen = sound(only(families::topics(1, 1), &["topic-end-resume", "topic-never-start"]));
+    assert!(seen.died > 0 && seen.landed_late > 0 && seen.idle > 0, "{seen:?}");
+}
+
+#[test]
 fn no_switch_between_two_fresh_starts_loses_or_doubles_a_row() {
     let seen = sound(only(families::interleavings(0, 1), &["pair-fresh"]));
     assert!(seen.fenced > 0);

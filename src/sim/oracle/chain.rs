@@ -103,6 +103,17 @@ impl Link {
     pub(super) fn has_messages(&self) -> bool {
         self.sinks.values().any(|s| s.messages.is_some())
     }
+    /// Everything below this is settled in a sink once this checkpoint is finished.
+    pub(super) fn settles(&self, entry: &Entry) -> At {
+        let mut settled = entry.covered.clone();
+        if entry.messages.is_some() {
+            for (split, offset) in &self.offsets {
+                let at = settled.entry(split.clone()).or_default();
+                *at = (*at).max(*offset);
+            }
+        }
+        settled
+    }
 }
 
 /// `split -> {offset, note}`.
@@ -153,6 +164,10 @@ impl Chain {
     }
     pub(super) fn lineages(&self) -> usize {
         self.users.len()
+    }
+    pub(super) fn idle(&self) -> usize {
+        let moved = |pair: &&[Arc<Link>]| pair[1].kind == "data" && !pair[1].has_messages() && pair[0].offsets != pair[1].offsets;
+        self.links.windows(2).filter(moved).count()
     }
     pub(super) fn pipeline(&self) -> &str {
         let path = self.prefix.trim_end_matches('/');

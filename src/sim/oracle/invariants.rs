@@ -35,6 +35,7 @@ impl Oracle {
                 let Some(link) = self.chain.create(seq, bytes)? else { return Ok(()) };
                 if let Some(before) = before {
                     self.is_finished(&before, &link)?;
+                    self.goes_on(&before, &link)?;
                 }
                 for (url, entry) in &link.sinks {
                     let Some(table) = self.tables.iter().position(|t| t.url == *url) else { continue };
@@ -65,6 +66,30 @@ impl Oracle {
             {
                 let text = format!("checkpoint {} appears, and {user} is not closed in {}", next.seq, table.root());
                 return breaks("I11", text);
+            }
+        }
+        Ok(())
+    }
+
+    /// I7: within a lineage no split goes back, and a table without rows in this checkpoint passes over no record of its own.
+    fn goes_on(&self, before: &Link, next: &Link) -> Checked {
+        // What each sink lacks is learned only when a lineage that is gone back from is closed, after the checkpoint that says so.
+        if before.user != next.user || before.close.is_some() {
+            return Ok(());
+        }
+        let at = |offsets: &BTreeMap<String, u64>, split: &str| offsets.get(split).copied().unwrap_or(0);
+        if let Some((split, stood)) = before.offsets.iter().find(|(split, stood)| at(&next.offsets, split) < **stood) {
+            let now = at(&next.offsets, split);
+            return breaks("I7", format!("checkpoint {} stands at {now} of {split}, and the one before at {stood}", next.seq));
+        }
+        for table in &self.tables {
+            let (Some(old), Some(new)) = (before.sinks.get(&table.url), next.sinks.get(&table.url)) else { continue };
+            let (settled, covered) = (before.settles(old), &new.covered);
+            for (split, to) in covered.iter().filter(|_| new.messages.is_none()) {
+                if let Some(row) = table.expected_in(split, at(&settled, split), *to).first() {
+                    let text = format!("checkpoint {} passes over {row:?} and has nothing for {}", next.seq, table.root());
+                    return breaks("I7", text);
+                }
             }
         }
         Ok(())

@@ -13,6 +13,7 @@
 //! | I4 | a snapshot or a checkpoint appears | the snapshot's checkpoint was in the chain, by seq and digest, and has messages for this table; checkpoint N+1 comes when N is visible in all its sinks (or is what it abandons) |
 //! | I6 | any object is removed or replaced | by us never, when a snapshot or checkpoint that is there names it |
 //! | I7 | a snapshot appears | ranges join within a lineage; between lineages nothing of the table lies in a gap, and only a rewind overlaps; the rows are exactly the input's rows in the ranges; the first names its predecessor; nothing comes after the end or the close |
+//! | I7 | a checkpoint appears | within a lineage no split goes back; where it moves past offsets and has no rows for a table, the input has none there |
 //! | I8 | a checkpoint, snapshot or registration appears | a commit user is made by one `open`, and is used in its lineage alone |
 //! | I9 | a snapshot appears | empty only for end of input, a close, or `commit.empty` |
 //! | I10 | a pin is written or removed, a checkpoint appears | a pin is never above the owned floor and the user's newest snapshot, is there from the first `data` on, goes only when its lineage has ended in the table; a floor says the truth and is not expired |
@@ -165,6 +166,11 @@ impl Oracle {
     /// Snapshots in history whose base lists other manifests than the one before them had, for the same files.
     pub fn merged(&self) -> usize {
         self.tables.iter().map(Ghost::merged).sum()
+    }
+
+    /// Checkpoints that carried nothing for any table, and moved a position.
+    pub fn idle(&self) -> usize {
+        self.chain.idle()
     }
 
     fn place(&self, key: &str) -> Place {

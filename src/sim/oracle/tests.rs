@@ -294,6 +294,16 @@ fn i7_ranges_that_do_not_join_or_hold_other_rows_are_named() {
 }
 
 #[test]
+fn i7_a_split_that_goes_back_and_a_record_that_is_passed_over_without_a_row_are_named() {
+    let mut back = open();
+    back.edit(&seq(3), |c| c["offsets"]["a"]["offset"] = json!(4));
+    names(&back, three().config(), "I7", "stands at 4 of a, and the one before at 5");
+    let mut over = open();
+    over.edit(&seq(3), |c| c["sinks"]["sim://one"].as_object_mut().unwrap().retain(|key, _| key != "messages" && key != "covered"));
+    names(&over, three().config(), "I7", "passes over (\"a\", 6)");
+}
+
+#[test]
 fn i7_lineages_that_overlap_or_leave_a_gap_or_go_on_after_their_close_are_named() {
     let setup = three();
     let more = Setup::one().reading(&[("a", 8)]);
