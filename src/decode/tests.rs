@@ -1,6 +1,7 @@
 //! Decoding as a whole: a table of (type, input, value or error), and properties.
 
 mod nested;
+mod nulls;
 
 use std::sync::Arc;
 
