@@ -145,6 +145,8 @@ pub enum KafkaStop {
     End,
     /// At the first record not older than this, milliseconds since 1970-01-01 UTC.
     Timestamp(i64),
+    /// Topic -> partition -> first offset not to read. Nothing is read of a partition that is not named.
+    Offsets(BTreeMap<String, BTreeMap<i32, u64>>),
 }
 
 /// What to do when records were deleted before they were read.

@@ -313,19 +313,21 @@ fn kafka_start(at: &At<'_>) -> Result<KafkaStart> {
     match key {
         "group" => Ok(KafkaStart::Group(value.required("name a consumer group")?.to_owned())),
         "timestamp" => Ok(KafkaStart::Timestamp(value.moment()?)),
-        _ => {
-            let mut out = BTreeMap::<String, BTreeMap<i32, u64>>::new();
-            for (topic, partitions) in value.entries() {
-                for (partition, offset) in partitions.entries() {
-                    let number = partition.parse::<i32>().ok().filter(|p| *p >= 0);
-                    let number = number.ok_or_else(|| offset.fail(format!("`{partition}` is no partition number"), "write digits only"))?;
-                    let offset = offset.whole()?.ok_or_else(|| offset.missing("write the first offset to read"))?;
-                    out.entry(topic.to_owned()).or_default().insert(number, offset);
-                }
-            }
-            if out.is_empty() { Err(value.fail("`offsets` is empty", HINT)) } else { Ok(KafkaStart::Offsets(out)) }
+        _ => Ok(KafkaStart::Offsets(kafka_offsets(&value, "write the first offset to read", HINT)?)),
+    }
+}
+
+fn kafka_offsets(at: &At<'_>, wants: &str, hint: &str) -> Result<BTreeMap<String, BTreeMap<i32, u64>>> {
+    let mut out = BTreeMap::<String, BTreeMap<i32, u64>>::new();
+    for (topic, partitions) in at.entries() {
+        for (partition, offset) in partitions.entries() {
+            let number = partition.parse::<i32>().ok().filter(|p| *p >= 0);
+            let number = number.ok_or_else(|| offset.fail(format!("`{partition}` is no partition number"), "write digits only"))?;
+            let offset = offset.whole()?.ok_or_else(|| offset.missing(wants))?;
+            out.entry(topic.to_owned()).or_default().insert(number, offset);
         }
     }
+    if out.is_empty() { Err(at.fail("`offsets` is empty", hint)) } else { Ok(out) }
 }
 
 /// The words are not all that may stand here.
@@ -334,15 +336,18 @@ fn one_of_forms(at: &At<'_>, e: Error, hint: &str) -> Error {
 }
 
 fn kafka_stop(at: &At<'_>) -> Result<KafkaStop> {
-    const HINT: &str = "write never, end or {timestamp: ...}";
+    const HINT: &str = "write never, end, {timestamp: ...} or {offsets: {topic: {partition: offset}}}";
     if !at.given() || at.text().is_some() {
         return Ok(match at.word(&[("never", false), ("end", true)], &[]).map_err(|e| one_of_forms(at, e, HINT))? {
             Some(true) => KafkaStop::End,
             _ => KafkaStop::Never,
         });
     }
-    let (_, value) = only(at, HINT)?;
-    Ok(KafkaStop::Timestamp(value.moment()?))
+    let (key, value) = only(at, HINT)?;
+    match key {
+        "timestamp" => Ok(KafkaStop::Timestamp(value.moment()?)),
+        _ => Ok(KafkaStop::Offsets(kafka_offsets(&value, "write the first offset not to read", HINT)?)),
+    }
 }
 
 /// What `decode` says, before the file endings fill in what it does not.

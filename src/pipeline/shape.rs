@@ -27,7 +27,7 @@ const KAFKA: Shape = Map(&[
     ("topics", List(&V)),
     ("topic_pattern", V),
     ("start", Or(&Map(&[("group", V), ("timestamp", V), ("offsets", Free(&Free(&V)))]))),
-    ("stop", Or(&Map(&[("timestamp", V)]))),
+    ("stop", Or(&Map(&[("timestamp", V), ("offsets", Free(&Free(&V)))]))),
     ("on_data_loss", V),
     ("idle_after", V),
     ("properties", Free(&Or(&Map(&[("file", V)])))),

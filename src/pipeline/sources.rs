@@ -57,7 +57,9 @@ pub(crate) fn open_for_a_look(file: &PipelineFile, env: &Env) -> Result<Box<dyn 
         #[cfg(feature = "kafka")]
         SourceKind::Kafka(k) => {
             let mut options = kafka(file, k);
-            options.stop = KafkaStop::End;
+            if options.stop == KafkaStop::Never {
+                options.stop = KafkaStop::End;
+            }
             Ok(Box::new(KafkaSource::new(env.clone(), options, notices(None))?))
         }
         _ => open(file, env, None, None),
@@ -80,10 +82,11 @@ fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
             Start::Timestamp(ms) => KafkaStart::Timestamp(*ms),
             Start::Offsets(offsets) => KafkaStart::Offsets(offsets.clone()),
         },
-        stop: match k.stop {
+        stop: match &k.stop {
             Stop::Never => KafkaStop::Never,
             Stop::End => KafkaStop::End,
-            Stop::Timestamp(ms) => KafkaStop::Timestamp(ms),
+            Stop::Timestamp(ms) => KafkaStop::Timestamp(*ms),
+            Stop::Offsets(offsets) => KafkaStop::Offsets(offsets.clone()),
         },
         skip_lost: k.on_data_loss == OnDataLoss::Earliest,
         idle_after: k.idle_after,

@@ -113,6 +113,7 @@ fn kafka(k: &KafkaSource) -> Value {
         KafkaStop::Never => json!("never"),
         KafkaStop::End => json!("end"),
         KafkaStop::Timestamp(ms) => json!({"timestamp": moment(ms)}),
+        KafkaStop::Offsets(offsets) => json!({"offsets": offsets}),
     };
     compact([
         ("bootstrap_servers", Some(text(&k.bootstrap_servers))),

@@ -65,6 +65,9 @@ pub enum KafkaStop {
     End,
     /// At the first record not older than this, milliseconds since 1970-01-01 UTC; at the end seen at start where there is none.
     Timestamp(i64),
+    /// Topic -> partition -> first offset not to read, which may be one that does not exist yet. Nothing is read of a partition that is not
+    /// named.
+    Offsets(BTreeMap<String, BTreeMap<i32, u64>>),
 }
 
 impl KafkaOptions {

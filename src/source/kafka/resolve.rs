@@ -122,6 +122,7 @@ impl Lookup<'_> {
             KafkaStop::Never => None,
             KafkaStop::End => Some(ends),
             KafkaStop::Timestamp(ms) => Some(self.since(&partitions, ms, &ends)?),
+            KafkaStop::Offsets(ref offsets) => Some(stops_given(&partitions, offsets)?),
         };
         let mut resolved = Resolved { start: from.cloned().unwrap_or_default(), stop: stops.as_ref().map(|_| Offsets::default()) };
         let mut lines = Vec::new();
@@ -173,12 +174,7 @@ impl Lookup<'_> {
         ends: &At,
     ) -> Result<BTreeMap<(String, i32), (u64, String)>> {
         let wrong = |what: String| Error::invalid(what).at("source.kafka.start.offsets");
-        for (topic, partition) in offsets.iter().flat_map(|(t, p)| p.keys().map(move |p| (t, *p))) {
-            if !partitions.contains(&(topic.clone(), partition)) {
-                return Err(wrong(format!("there is no partition {partition} of a topic `{topic}` among those that are read"))
-                    .hint("mend the topic or the partition"));
-            }
-        }
+        all_there(partitions, offsets).map_err(|e| e.at("source.kafka.start.offsets"))?;
         let mut found = BTreeMap::new();
         for p in partitions {
             let (first, end) = (earliest.get(p).copied().unwrap_or(0), ends.get(p).copied().unwrap_or(0));
@@ -193,6 +189,24 @@ impl Lookup<'_> {
             found.insert(p.clone(), at);
         }
         Ok(found)
+    }
+}
+
+fn stops_given(partitions: &[(String, i32)], offsets: &BTreeMap<String, BTreeMap<i32, u64>>) -> Result<At> {
+    all_there(partitions, offsets).map_err(|e| e.at("source.kafka.stop.offsets"))?;
+    let given = offsets.iter().flat_map(|(topic, of)| of.iter().map(move |(p, offset)| ((topic.clone(), *p), *offset)));
+    Ok(given.collect())
+}
+
+/// `Invalid` when offsets are given for a partition that is not read.
+fn all_there(partitions: &[(String, i32)], offsets: &BTreeMap<String, BTreeMap<i32, u64>>) -> Result<()> {
+    let mut given = offsets.iter().flat_map(|(topic, of)| of.keys().map(move |p| (topic.clone(), *p)));
+    match given.find(|p| !partitions.contains(p)) {
+        None => Ok(()),
+        Some((topic, partition)) => {
+            Err(Error::invalid(format!("there is no partition {partition} of a topic `{topic}` among those that are read"))
+                .hint("mend the topic or the partition"))
+        }
     }
 }
 
