@@ -12,6 +12,10 @@
 #   sim       every family of the crash harness in its long form, then each rule of the protocol switched off (spec/harness.md)
 #   failover  `table-cli failover` on a CSV with two sinks and dead letters: 300 kills and 50 freezes; every table of every round by
 #             pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_ROWS, LAKEWARD_EVERY, LAKEWARD_SEED
+#   kafka     `table-cli failover` on a topic that goes on growing: 4 partitions, 2,000,000 messages in transactions, some of them aborted, 0.1 %
+#             of them broken; 60 kills and 20 freezes; every table of every round by pypaimon. LAKEWARD_MESSAGES, LAKEWARD_KILLS,
+#             LAKEWARD_FREEZES, LAKEWARD_EVERY, LAKEWARD_SEED
+#   poison    CPU seconds of a run over 2,000,000 messages: clean, 0.1 % broken, 50 % broken. LAKEWARD_MESSAGES
 #   s3        100 kills (SIGKILL) and 20 freezes of a pipeline that writes to moto's S3 server behind a proxy which does everything wrong
 #             that a network can; exact by pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_SEED, LAKEWARD_ROWS,
 #             LAKEWARD_RATE, LAKEWARD_EVERY, LAKEWARD_AWAY (seconds without an answer, once)
@@ -34,6 +38,8 @@ case ${1:-} in
   kills) test=process::kills::long_ ;;
   writers) test=process::writers::long_ ;;
   failover) test=failover::series::long_ ;;
+  kafka) test=kafka::failover::long_ ;;
+  poison) test=kafka::poison::long_ ;;
   s3) test=s3::series::long_ ;;
   watched) test=process::watched::long_ ;;
   away) test=process::away:: ;;

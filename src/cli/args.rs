@@ -507,6 +507,7 @@ Examples:
   table-cli failover orders.yaml
   table-cli failover orders.yaml --kills 100 --freezes 20 --seed 7 -o json
   table-cli failover orders.yaml --dir s3://lake/scratch --keep
+  table-cli failover orders.yaml --set source.kafka.stop=end     # a topic, up to where it ends now
 
 Your tables are not touched. The pipeline runs as it is, but for its locations: sinks, dead letters and checkpoints go to \
 `failover-SEED/round-K` beside the checkpoint location, or below --dir. Tables are created there, so columns that the file leaves out \

@@ -157,7 +157,7 @@ async fn a_row_that_somebody_else_writes_again_is_found_shown_and_kept() {
     let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!(report["exact"], false);
     let wanted = json!({
-        "round": 1, "dir": round, "sink": "sinks.0", "expected": 300, "found": 301, "missing": 0, "doubled": 1,
+        "round": 1, "dir": round, "sink": "sinks.0", "expected": 300, "found": 301, "missing": 0, "doubled": 1, "wrong": [],
         "first_missing": [], "first_doubled": [{"id": 1}]
     });
     assert_eq!(report["finding"], wanted);

@@ -8,6 +8,7 @@
 
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod broker;
+mod failover;
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod produce;
 mod rig;

@@ -4,7 +4,7 @@
 //! their 128-bit hashes is kept. Only when these differ are the hashes themselves compared, part by part of their range, so that at
 //! most [`AT_ONCE`] of them are in memory, 16 bytes each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use arrow::row::{RowConverter, SortField};
 use sha2::{Digest as _, Sha256};
 
 use crate::cli::cells::Cells;
+use crate::cli::failover::ranges::{self, SplitRange};
 use crate::cli::output::Value;
 use crate::decode::{Chunk, Reject, Stage};
 use crate::env::Env;
@@ -52,8 +53,11 @@ impl Sum {
 
 /// What the tables of a pipeline must hold, sink by sink, the dead letters last.
 pub(super) struct Expected {
-    /// The input that it was read from.
+    /// The input that it was read from: where it begins, and where it ends.
+    start: Offsets,
     input: Offsets,
+    /// Records that were read.
+    pub(super) records: u64,
     sums: Vec<Sum>,
 }
 
@@ -64,8 +68,21 @@ pub(super) struct Compared {
     pub(super) found: u64,
     pub(super) missing: u64,
     pub(super) doubled: u64,
+    /// How many different records the rows came of, where the table's columns tell.
+    pub(super) distinct: Option<u64>,
+    /// Per split what its snapshots say.
+    pub(super) splits: BTreeMap<String, SplitRange>,
+    /// What is wrong with that, in words.
+    pub(super) wrong: Vec<String>,
     /// The first that are missing or doubled, in words.
     pub(super) first: Vec<(&'static str, Value)>,
+}
+
+impl Compared {
+    /// Is the table what the source says?
+    pub(super) fn is_exact(&self) -> bool {
+        self.missing + self.doubled == 0 && self.wrong.is_empty()
+    }
 }
 
 /// The audit of one round.
@@ -94,13 +111,14 @@ impl Audit<'_> {
             return Ok(known);
         }
         let mut sums = vec![Sum::default(); self.tables()];
-        self.source(|table, batch, hashes| {
-            let _ = batch;
-            sums[table].add(hashes);
-            Ok(())
-        })
-        .await?;
-        Ok(Expected { input: now, sums })
+        let (start, records) = self
+            .source(|table, batch, hashes| {
+                let _ = batch;
+                sums[table].add(hashes);
+                Ok(())
+            })
+            .await?;
+        Ok(Expected { start, input: now, records, sums })
     }
 
     fn tables(&self) -> usize {
@@ -116,11 +134,47 @@ impl Audit<'_> {
             Ok(())
         })
         .await?;
-        let mut compared = Compared { expected: wanted.rows, found: found.rows, missing: 0, doubled: 0, first: Vec::new() };
+        let (splits, wrong) = ranges::read(&self.open(table).await?, &self.file.pipeline, &expected.start).await?;
+        let distinct = self.distinct(table, found.rows).await?;
+        let first = Vec::new();
+        let mut compared = Compared { expected: wanted.rows, found: found.rows, missing: 0, doubled: 0, distinct, splits, wrong, first };
+        if let Some(distinct) = distinct.filter(|distinct| *distinct != found.rows) {
+            compared.wrong.push(format!("{} rows came of {distinct} records", found.rows));
+        }
         if found != wanted {
             self.differences(table, &mut compared).await?;
         }
         Ok(compared)
+    }
+
+    /// How many different records the rows of a table came of; none when its columns do not tell.
+    async fn distinct(&self, table: usize, rows: u64) -> Result<Option<u64>> {
+        let columns = self.file.sinks.get(table).and_then(|sink| ranges::coordinates(sink.columns.as_deref()));
+        let Some(columns) = columns else { return Ok(None) };
+        let parts = u128::from(rows / AT_ONCE + 1);
+        let mut distinct = 0;
+        for part in 0..parts {
+            let (mut hasher, mut all) = (Hasher::default(), Vec::new());
+            self.table(table, |batch, _| {
+                let hashes = hasher.hashes(&ranges::only(batch, &columns)?)?;
+                all.extend(hashes.into_iter().filter(|hash| hash % parts == part));
+                Ok(())
+            })
+            .await?;
+            all.sort_unstable();
+            all.dedup();
+            distinct += all.len() as u64;
+        }
+        Ok(Some(distinct))
+    }
+
+    /// Opens table number `table`.
+    async fn open(&self, table: usize) -> Result<Table> {
+        let location = match self.file.sinks.get(table) {
+            Some(sink) => &sink.location,
+            None => self.file.dead_letter.as_ref().map(|dead| &dead.location).ok_or_else(|| Error::internal("a table is missing"))?,
+        };
+        Table::open_in(Store::open(location, self.env, StoreOptions::default())?).await
     }
 
     async fn differences(&self, table: usize, compared: &mut Compared) -> Result<()> {
@@ -158,17 +212,13 @@ impl Audit<'_> {
 
     /// The rows of a table.
     async fn table(&self, table: usize, mut take: impl FnMut(&RecordBatch, &[u128]) -> Result<()>) -> Result<()> {
-        let dead = self.file.dead_letter.as_ref().filter(|_| table == self.file.sinks.len());
-        let location = match dead {
-            Some(dead) => &dead.location,
-            None => &self.file.sinks[table].location,
-        };
-        let opened = Table::open_in(Store::open(location, self.env, StoreOptions::default())?).await?;
-        let scan = if dead.is_some() { opened.scan().select(COORDINATES) } else { opened.scan() };
+        let dead = table == self.file.sinks.len();
+        let opened = self.open(table).await?;
+        let scan = if dead { opened.scan().select(COORDINATES) } else { opened.scan() };
         let mut hasher = Hasher::default();
         let mut rows = scan.rows().await?;
         while let Some(batch) = rows.next().await? {
-            let batch = if dead.is_some() { self.without_dir(&batch)? } else { batch };
+            let batch = if dead { self.without_dir(&batch)? } else { batch };
             let hashes = hasher.hashes(&batch)?;
             take(&batch, &hashes)?;
             self.env.yield_once().await;
@@ -176,22 +226,24 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// What the source makes of each table: its place, rows, and their hashes.
-    async fn source(&self, mut take: impl FnMut(usize, &RecordBatch, &[u128]) -> Result<()>) -> Result<()> {
+    /// What the source makes of each table: its place, rows, and their hashes. Where the source begins, and how many records it has.
+    async fn source(&self, mut take: impl FnMut(usize, &RecordBatch, &[u128]) -> Result<()>) -> Result<(Offsets, u64)> {
         let planned = Planned::look(self.file, self.env, &StoreOptions::default()).await?;
         let mut decoders = planned.sinks.iter().map(|sink| sink.decoder(self.file)).collect::<Result<Vec<_>>>()?;
         let mut hashers: Vec<Hasher> = (0..self.tables()).map(|_| Hasher::default()).collect();
         let mut source = sources::open_for_a_look(self.file, self.env)?;
         let resolved = source.resolve(None).await?;
         source.seek(&resolved.start, resolved.stop.as_ref()).await?;
+        let mut read = 0;
         loop {
             let chunk = match source.poll(self.env.deadline(POLL)).await? {
-                Polled::End => return Ok(()),
+                Polled::End => return Ok((resolved.start, read)),
                 polled => match Chunk::of(polled) {
                     Some(chunk) => chunk,
                     None => continue,
                 },
             };
+            read += chunk.len() as u64;
             let mut rejects = Vec::new();
             for (at, decoder) in decoders.iter_mut().enumerate() {
                 let decoded = chunk.decode(decoder.as_mut())?;

@@ -5,7 +5,9 @@
 
 mod audit;
 mod child;
+mod ends;
 mod moments;
+mod ranges;
 mod report;
 mod scratch;
 
@@ -49,7 +51,8 @@ pub(crate) async fn failover(args: FailoverArgs, output: &mut Output, logs: &Log
     let file = PipelineFile::load(&args.pipeline, &args.set)?;
     repeatable(&file)?;
     let seed = args.seed.unwrap_or_else(|| u64::from(env.uuid().as_fields().0));
-    let scratch = Scratch::new(&args, &file, seed, &env).await?;
+    let mut scratch = Scratch::new(&args, &file, seed, &env).await?;
+    scratch.settle(ends::settled(&file, seed, &env).await?);
     tracing::info!(
         seed,
         dir = scratch.dir(),
@@ -325,10 +328,11 @@ impl Series {
     async fn compare(&mut self, round: &Round, known: Option<Expected>, before: &Offsets) -> Result<Expected> {
         let audit = Audit { file: &round.file, env: &self.env, dir: &round.dir };
         let expected = audit.expected(known, before).await?;
+        self.report.records += expected.records;
         for (at, sink) in self.report.sinks.iter_mut().enumerate() {
             let compared = audit.compare(&expected, at).await?;
             sink.add(&compared);
-            if compared.missing + compared.doubled > 0 && self.report.finding.is_none() {
+            if !compared.is_exact() && self.report.finding.is_none() {
                 self.report.finding = Some(Finding { round: round.number, dir: round.dir.clone(), sink: sink.name.clone(), compared });
             }
         }

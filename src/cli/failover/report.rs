@@ -9,6 +9,7 @@ use crate::cli::Failed;
 use crate::cli::args::FailoverArgs;
 use crate::cli::failover::audit::Compared;
 use crate::cli::failover::moments::{Phase, percentile};
+use crate::cli::failover::ranges::SplitRange;
 use crate::cli::output::{Columns, Form, Output, Value};
 use crate::error::Error;
 use crate::pipeline::file::PipelineFile;
@@ -39,9 +40,14 @@ pub(super) struct Report {
     pub(super) unavailable: u64,
     /// From a start after a hit to the first commit that was not there before.
     pub(super) recovery: Vec<Duration>,
+    /// Records that the source has, over all rounds.
+    pub(super) records: u64,
     pub(super) sinks: Vec<SinkRows>,
     pub(super) finding: Option<Finding>,
 }
+
+/// So many splits are shown one by one.
+const SPLITS: usize = 40;
 
 /// The rows of one sink, over all rounds.
 pub(super) struct SinkRows {
@@ -51,17 +57,31 @@ pub(super) struct SinkRows {
     found: u64,
     missing: u64,
     doubled: u64,
+    /// Different records, where the columns tell.
+    distinct: Option<u64>,
+    /// Per split; snapshots of all rounds.
+    splits: BTreeMap<String, SplitRange>,
+    /// Every range joins the one before it, in every round.
+    joined: bool,
 }
 
 impl SinkRows {
     fn new(name: String) -> SinkRows {
-        SinkRows { name, expected: 0, found: 0, missing: 0, doubled: 0 }
+        SinkRows { name, expected: 0, found: 0, missing: 0, doubled: 0, distinct: None, splits: BTreeMap::new(), joined: true }
     }
     pub(super) fn add(&mut self, compared: &Compared) {
         self.expected += compared.expected;
         self.found += compared.found;
         self.missing += compared.missing;
         self.doubled += compared.doubled;
+        self.distinct = compared.distinct.map(|n| n + self.distinct.unwrap_or(0));
+        self.joined &= compared.wrong.is_empty();
+        for (split, range) in &compared.splits {
+            let known = self.splits.entry(split.clone()).or_insert(SplitRange { snapshots: 0, ..range.clone() });
+            known.from = known.from.min(range.from);
+            known.to = known.to.max(range.to);
+            known.snapshots += range.snapshots;
+        }
     }
 }
 
@@ -103,6 +123,7 @@ impl Report {
             fenced: 0,
             unavailable: 0,
             recovery: Vec::new(),
+            records: 0,
             sinks: sinks.map(SinkRows::new).collect(),
             finding: None,
         }
@@ -131,17 +152,35 @@ impl Report {
         }
         rows.push(vec![Value::text("in all"), Value::Count(self.struck().0), Value::Count(self.struck().1)])?;
         rows.finish()?;
-        let mut rows = output.rows(Columns::new(["sink", "expected", "found", "missing", "doubled"]));
+        let mut rows = output.rows(Columns::new(["sink", "expected", "found", "missing", "doubled", "distinct records"]));
         for sink in &self.sinks {
             let counts = [sink.expected, sink.found, sink.missing, sink.doubled].map(Value::Count);
-            rows.push([Value::text(&sink.name)].into_iter().chain(counts).collect())?;
+            let distinct = Value::or_null(sink.distinct, Value::Count);
+            rows.push([Value::text(&sink.name)].into_iter().chain(counts).chain([distinct]).collect())?;
         }
         rows.finish()?;
+        self.print_splits(output)?;
         match &self.finding {
             None if self.keep => output.text(&format!("every row is there once; the tables are kept in {}", self.dir)),
             None => output.text("every row is there once"),
             Some(finding) => finding.print(output),
         }
+    }
+
+    fn print_splits(&self, output: &mut Output) -> Result<(), Failed> {
+        let all: usize = self.sinks.iter().map(|s| s.splits.len()).sum();
+        if all > SPLITS {
+            return output.text(&format!("{all} splits in {} tables: every range joins the one before it", self.sinks.len()));
+        }
+        let mut rows = output.rows(Columns::new(["sink", "split", "from", "to", "snapshots", "each joins the one before"]));
+        for sink in &self.sinks {
+            for (split, range) in &sink.splits {
+                let counts = [range.from, range.to, range.snapshots].map(Value::Count);
+                let joined = Value::text(if sink.joined { "yes" } else { "NO" });
+                rows.push([Value::text(&sink.name), Value::text(split)].into_iter().chain(counts).chain([joined]).collect())?;
+            }
+        }
+        rows.finish()
     }
 
     fn facts(&self) -> Vec<(&'static str, Value)> {
@@ -151,6 +190,7 @@ impl Report {
             ("pipeline", Value::text(&self.pipeline)),
             ("seed", Value::Count(self.seed)),
             ("rounds", Value::Count(self.rounds)),
+            ("records of the source", Value::Count(self.records)),
             ("a run left alone", Value::Text(format!("{} ms", self.clean.as_millis()))),
             ("starts that finished a checkpoint", Value::Count(self.replays)),
             ("commits they recognised", Value::Count(self.recognised)),
@@ -169,8 +209,19 @@ impl Report {
             Json::Object(std::iter::once(("total".to_owned(), json!(counts.values().sum::<u64>()))).chain(all).collect())
         };
         let ms = |p| percentile(&self.recovery, p).map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
-        let sink =
-            |s: &SinkRows| json!({"sink": s.name, "expected": s.expected, "found": s.found, "missing": s.missing, "doubled": s.doubled});
+        let split = |(name, r): (&String, &SplitRange)| json!({"split": name, "from": r.from, "to": r.to, "snapshots": r.snapshots});
+        let sink = |s: &SinkRows| {
+            json!({
+                "sink": s.name,
+                "expected": s.expected,
+                "found": s.found,
+                "missing": s.missing,
+                "doubled": s.doubled,
+                "distinct_records": s.distinct,
+                "ranges_join": s.joined,
+                "splits": s.splits.iter().map(split).collect::<Vec<_>>(),
+            })
+        };
         json!({
             "pipeline": self.pipeline,
             "seed": self.seed,
@@ -186,6 +237,7 @@ impl Report {
             "committed_at_start": self.committed_at_start,
             "fenced": self.fenced,
             "unavailable": self.unavailable,
+            "records": self.records,
             "recovery_ms": {"p50": ms(50), "p99": ms(99), "samples": self.recovery.len()},
             "sinks": self.sinks.iter().map(sink).collect::<Vec<_>>(),
             "exact": self.finding.is_none(),
@@ -201,6 +253,9 @@ impl Finding {
             "round {}, {}: {} rows are missing and {} doubled; its tables and checkpoints are kept in {}",
             self.round, self.sink, c.missing, c.doubled, self.dir
         ))?;
+        for wrong in &c.wrong {
+            output.text(wrong)?;
+        }
         let mut rows = output.rows(Columns::new(["what", "row"]));
         for (what, row) in &c.first {
             rows.push(vec![Value::text(*what), row.clone()])?;
@@ -219,6 +274,7 @@ impl Finding {
             "found": c.found,
             "missing": c.missing,
             "doubled": c.doubled,
+            "wrong": c.wrong,
             "first_missing": rows("missing"),
             "first_doubled": rows("doubled"),
         })

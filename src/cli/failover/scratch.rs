@@ -61,6 +61,11 @@ impl Scratch {
         Ok(Scratch { store, pipeline, set, sinks: file.sinks.len(), dead_letter: file.dead_letter.is_some() })
     }
 
+    /// Overrides for all rounds.
+    pub(super) fn settle(&mut self, set: Vec<String>) {
+        self.set.extend(set);
+    }
+
     /// Its location.
     pub(super) fn dir(&self) -> &str {
         self.store.url()
@@ -82,6 +87,8 @@ impl Scratch {
             put("dead_letter.location", "dead-letter");
         }
         put("checkpoint.location", "checkpoints");
+        // Two processes of a round may live at once, and there is one port.
+        set.push("metrics=~".to_owned());
         let file = PipelineFile::load(&self.pipeline, &set)?;
         Ok(Round { number, dir, set, file })
     }
