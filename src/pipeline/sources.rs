@@ -90,6 +90,7 @@ fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
         },
         skip_lost: k.on_data_loss == OnDataLoss::Earliest,
         idle_after: k.idle_after,
+        property_files: k.properties.files().clone(),
         properties: k.properties.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
         memory_bytes: usize::try_from(file.memory / 8).unwrap_or(usize::MAX),
         chunk_bytes: chunk_bytes(file, options.chunk_bytes),

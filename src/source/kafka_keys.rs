@@ -36,7 +36,7 @@ const FILES: [&str; 6] = [
 ];
 
 /// Values that are paths on this machine.
-const PATHS: [&str; 6] =
+pub(crate) const PATHS: [&str; 6] =
     ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location", "ssl.crl.location", "https.ca.location"];
 
 /// Must the value come from the environment or a file?

@@ -55,6 +55,7 @@ impl KafkaSource {
         self.ask(|lookup| {
             let options = lookup.options.to_the_end();
             let (client, _) = client::connect(&options, Purpose::Lookup, None)?;
+            client::greet(&client, &options)?;
             let lookup = Lookup { client: &client, options: &options };
             let partitions = lookup.all()?;
             let (first, end) = (lookup.earliest(&partitions)?, lookup.ends(&partitions)?);
@@ -79,6 +80,7 @@ impl KafkaSource {
         self.ask(move |lookup| {
             let failed = |e: KafkaError| errors::of(&e, lookup.options, "Kafka gave no record");
             let (client, _) = client::connect(lookup.options, Purpose::Feed { partitions: offsets.len() }, None)?;
+            client::greet(&client, lookup.options)?;
             let mut list = TopicPartitionList::with_capacity(offsets.len());
             for (topic, partition, offset) in &offsets {
                 let offset = Offset::Offset(i64::try_from(*offset).unwrap_or(i64::MAX));

@@ -1,17 +1,26 @@
 //! The Kafka client: its configuration, and what it tells of its own accord.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use super::errors;
-use super::options::KafkaOptions;
+use super::login::Login;
+use super::options::{KafkaOptions, KafkaTopics};
+use super::refusal::{self, Sure};
+use super::topics::ANSWER;
+use super::{errors, probe};
+use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::source::kafka_keys as keys;
+
+/// So long the client is listened to before it is asked again whether it was let in.
+const TURN: Duration = Duration::from_millis(25);
 
 /// A consumer, used as a client of any kind.
 pub(super) type Client = BaseConsumer<Context>;
@@ -28,38 +37,65 @@ pub(super) enum Purpose {
 /// What the client told since it was last asked.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// The last error that is not about one partition.
+    /// The last error that is not about one partition; that all brokers are down only where nothing says why.
     pub(super) trouble: Option<(KafkaError, String)>,
+    /// Why there is no token to show.
+    pub(super) token: Option<Error>,
+    /// What a connection that was closed without a word may mean.
+    pub(super) hint: Option<String>,
     /// Answers to commits of group offsets.
     pub(super) commits: Vec<KafkaResult<()>>,
 }
 
-/// Takes what the client tells, on whatever thread that happens.
-#[derive(Clone, Default)]
-pub(super) struct Context(Arc<Mutex<Told>>);
+/// Takes what the client tells, on whatever thread that happens, and gives it tokens.
+#[derive(Clone)]
+pub(super) struct Context {
+    told: Arc<Mutex<Told>>,
+    pub(super) login: Arc<Login>,
+}
 
 impl Context {
+    fn new(options: &KafkaOptions) -> Result<Context> {
+        Ok(Context { told: Arc::default(), login: Arc::new(Login::new(options)?) })
+    }
     /// What was told since the last time.
     pub(super) fn take(&self) -> Told {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
     }
     fn change(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl ClientContext for Context {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        if refusal::hinted(message) {
+            self.change(|told| told.hint = Some(message.to_owned()));
+        }
         match level {
-            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
-                tracing::debug!(facility, "librdkafka: {message}");
-            }
-            _ => tracing::trace!(facility, "librdkafka: {message}"),
+            RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::trace!(facility, "librdkafka: {message}"),
+            // Debug comes only when `debug` is among the properties.
+            _ => tracing::debug!(facility, "librdkafka: {message}"),
         }
     }
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, "librdkafka: {reason}");
-        self.change(|told| told.trouble = Some((error, reason.to_owned())));
+        let says_nothing = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
+        self.change(|told| {
+            if told.trouble.is_none() || !says_nothing {
+                told.trouble = Some((error, reason.to_owned()));
+            }
+        });
+    }
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        let token = self.login.token(Env::real().now_ms());
+        token.map_err(|e| {
+            let text = e.to_string().replace('\0', " ");
+            self.change(|told| told.token = Some(e));
+            text.into()
+        })
     }
 }
 
@@ -69,60 +105,55 @@ impl ConsumerContext for Context {
     }
 }
 
-/// Properties that are the source's own business, and why.
-const OWN: [(&str, &str); 14] = [
-    ("enable.auto.commit", "offsets are told to the group only after a commit has landed"),
-    ("enable.auto.offset.store", "offsets are told to the group only after a commit has landed"),
-    ("auto.commit.interval.ms", "offsets are told to the group only after a commit has landed"),
-    ("auto.offset.reset", "where reading starts is decided by `start`, and what to do about lost records by `on_data_loss`"),
-    ("enable.partition.eof", "the source needs it to find the end of a partition"),
-    ("group.instance.id", "partitions are assigned by the source itself, not by the group"),
-    ("group.protocol", "partitions are assigned by the source itself, not by the group"),
-    ("partition.assignment.strategy", "partitions are assigned by the source itself, not by the group"),
-    ("bootstrap.servers", "write `source.kafka.bootstrap_servers`"),
-    ("metadata.broker.list", "write `source.kafka.bootstrap_servers`"),
-    ("client.rack", "reading from followers is not supported: a follower may not have the offsets that a checkpoint names"),
-    ("queued.max.messages.kbytes", "it follows from `memory`"),
-    ("fetch.max.bytes", "it follows from `memory`"),
-    ("plugin.library.paths", "a pipeline file loads no code"),
-];
-
-/// `Invalid` when a property would break what the source promises.
+/// `Invalid` when a property is none, does not fit, or would break what the source promises. Reads the files of secrets.
 pub(super) fn check(options: &KafkaOptions) -> Result<()> {
-    for (key, why) in OWN {
-        if options.properties.contains_key(key) {
-            return Err(Error::invalid(format!("`{key}` cannot be set: {why}")).at("source.kafka.properties").hint("remove it"));
-        }
+    let at = |e: Error| e.at("source.kafka.properties");
+    let given = options.given();
+    for (key, value) in &given {
+        keys::check_key(key).map_err(at)?;
+        value.map_or(Ok(()), |value| keys::check_value(key, value)).map_err(at)?;
     }
-    match options.properties.get("isolation.level").map(String::as_str) {
-        None | Some("read_committed" | "read_uncommitted") => {}
-        Some(other) => {
-            return Err(Error::invalid(format!("`isolation.level` is `{other}`"))
-                .at("source.kafka.properties")
-                .hint("write read_committed, which is the default, or read_uncommitted"));
-        }
+    keys::check_together(&given).map_err(|(_, e)| at(e))?;
+    for key in keys::PATHS.into_iter().filter(|key| options.properties.contains_key(*key)) {
+        readable(key, &options.properties[key])?;
     }
-    match config(options, Purpose::Lookup).create_native_config() {
-        Ok(_) => Ok(()),
-        Err(e) => Err(Error::invalid("the Kafka client does not accept the properties").at("source.kafka.properties").because(e)),
+    config(options, Purpose::Lookup).map(drop)
+}
+
+/// `probe` and the like are left to the client.
+fn readable(key: &str, path: &str) -> Result<()> {
+    if !keys::is_path(key, path) {
+        return Ok(());
+    }
+    let failed = |e| Error::invalid(format!("`{key}` cannot be read")).at(path).because(e).hint("put a file there that this user can read");
+    match std::fs::metadata(path).map_err(failed)?.is_dir() {
+        true => std::fs::read_dir(path).map(drop).map_err(failed),
+        false => std::fs::File::open(path).map(drop).map_err(failed),
     }
 }
 
-fn config(options: &KafkaOptions, purpose: Purpose) -> ClientConfig {
+fn config(options: &KafkaOptions, purpose: Purpose) -> Result<ClientConfig> {
     let mut config = ClientConfig::new();
     config.set("client.id", "lakeward").set("isolation.level", "read_committed").set("group.id", &options.group);
     config.set("socket.keepalive.enable", "true").set("log.connection.close", "false");
-    for (key, value) in &options.properties {
-        config.set(key, value);
+    for (key, _) in options.given().into_iter().filter(|(key, _)| !keys::is_ours(key)) {
+        let Some(value) = options.text(key)? else { continue };
+        // Everybody writes it in capitals, and librdkafka takes nothing else.
+        config.set(key, if key.starts_with("sasl.mechanism") { value.to_ascii_uppercase() } else { value });
+    }
+    if options.properties.contains_key("debug") {
+        config.set_log_level(RDKafkaLogLevel::Debug);
     }
     config.set("bootstrap.servers", &options.bootstrap_servers);
     config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false").set("auto.offset.reset", "error");
     config.set("allow.auto.create.topics", "false").set("enable.partition.eof", "true");
     match purpose {
         Purpose::Feed { partitions } => limits(&mut config, options, partitions),
-        Purpose::Lookup => {}
+        // A connection that is closed without a word is only logged.
+        Purpose::Lookup if options.properties.contains_key("debug") => drop(config.set("log.connection.close", "true")),
+        Purpose::Lookup => drop(config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info)),
     }
-    config
+    Ok(config)
 }
 
 /// What the client may hold: half of the memory in its queue, and as much as one fetch brings of each partition.
@@ -146,11 +177,79 @@ fn limits(config: &mut ClientConfig, options: &KafkaOptions, partitions: usize) 
 
 /// A new client. Connects in the background.
 pub(super) fn connect(options: &KafkaOptions, purpose: Purpose, group: Option<&str>) -> Result<(Client, Context)> {
-    let context = Context::default();
-    let mut config = config(options, purpose);
+    let context = Context::new(options)?;
+    let mut config = config(options, purpose)?;
     if let Some(group) = group {
         config.set("group.id", group);
     }
-    let client = config.create_with_context(context.clone()).map_err(|e| errors::of(&e, options, "making a Kafka client"))?;
+    let client = config.create_with_context(context.clone()).map_err(|e| not_made(&e, options))?;
     Ok((client, context))
+}
+
+/// librdkafka says which property it is, and OpenSSL's own words for what is wrong with it; neither says a value of a secret.
+fn not_made(error: &KafkaError, options: &KafkaOptions) -> Error {
+    let KafkaError::ClientCreation(text) = error else { return errors::of(error, options, "making a Kafka client") };
+    let hint = match text {
+        t if t.contains("key values mismatch") => "the private key is not that of the certificate",
+        t if t.contains("ssl.key") => "is it PEM, and is `ssl.key.password` right?",
+        t if t.contains("keystore") => {
+            "is it PKCS#12, and is `ssl.keystore.password` right? a JKS file is converted by `keytool -importkeystore -deststoretype PKCS12`"
+        }
+        t if t.contains("ssl.ca") => "is it PEM? `openssl x509 -in FILE -noout -subject` shows it",
+        t if t.contains("ssl.certificate") => "is it PEM? `openssl x509 -in FILE -noout -subject` shows it",
+        _ => "mend source.kafka.properties",
+    };
+    Error::invalid(text.trim_end_matches('.')).at("source.kafka.properties").hint(hint)
+}
+
+/// Waits until a broker has let this client in, and hears meanwhile what it tells: so it also gets its first token. `Invalid` as soon as it
+/// is sure that waiting does not help; `Unavailable` after a while.
+pub(super) fn greet(client: &Client, options: &KafkaOptions) -> Result<()> {
+    let (env, context) = (Env::real(), client.context());
+    let deadline = env.deadline(ANSWER);
+    let topic = match &options.topics {
+        KafkaTopics::Names(names) => names.first().map(String::as_str),
+        KafkaTopics::Pattern(_) => None,
+    };
+    let (mut suspicion, mut last, mut looked) = (None, None, false);
+    loop {
+        drop(client.poll(TURN));
+        let told = context.take();
+        if let Some(error) = told.token {
+            return Err(Error::new(error.kind(), format!("no token for OAUTHBEARER: {error}"))
+                .hint("mend sasl.oauthbearer.* in source.kafka.properties"));
+        }
+        last = told.hint.or(last);
+        if let Some((error, reason)) = told.trouble {
+            match refusal::of(&error, &reason, &context.login) {
+                Some((Sure::Yes, error)) => return Err(error),
+                Some((Sure::Perhaps, error)) => suspicion = Some(error),
+                None => last = Some(refusal::told(&reason)),
+            }
+        }
+        let Err(error) = client.fetch_metadata(topic, 10 * TURN) else { return Ok(()) };
+        let left = env.left(deadline);
+        if !looked && left.is_none_or(|left| left < ANSWER * 3 / 4) {
+            looked = true;
+            probe::look(&context.login)?;
+        }
+        if left.is_none() {
+            let cause = last.unwrap_or_else(|| error.to_string());
+            return Err(suspicion.unwrap_or_else(|| no_answer(&cause, &context.login)));
+        }
+    }
+}
+
+/// Serves a client that is asked now and then, and read by nobody: it gets its next token.
+pub(super) fn hear(client: &Client) {
+    while client.poll(Duration::ZERO).is_some() {}
+    drop(client.context().take());
+}
+
+fn no_answer(cause: &str, login: &Login) -> Error {
+    let hint = match login.protocol.as_str() {
+        "SSL" => "is it up, and can it be reached from here? a port that wants a login as well (SASL_SSL) does not answer either",
+        _ => "is it up, and can it be reached from here?",
+    };
+    Error::unavailable("Kafka does not answer").at(&login.servers).because(cause.to_owned()).hint(hint)
 }

@@ -11,7 +11,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use super::client::{self, Client, Context, Purpose};
 use super::errors;
 use super::options::KafkaOptions;
-use super::raw::Queue;
+use super::raw::{self, Queue};
+use super::refusal;
 use super::waiting::{Limits, Waiting};
 use super::{Notice, Notices, Split};
 use crate::env::Env;
@@ -195,6 +196,9 @@ impl Reader {
             }
         }
         let told = self.context.take();
+        if let Some(error) = told.token {
+            self.tell(refusal::during_a_run(&error));
+        }
         if let Some((error, reason)) = told.trouble {
             self.trouble(&error, reason)?;
         }
@@ -315,6 +319,11 @@ impl Reader {
 
     /// An error of the client as a whole.
     fn trouble(&mut self, error: &rdkafka::error::KafkaError, reason: String) -> Result<()> {
+        // It was let in at the start, so somebody is changing passwords, certificates or brokers: that passes.
+        if let Some((_, refused)) = refusal::of(error, &reason, &self.context.login) {
+            self.tell(refusal::during_a_run(&refused));
+            return self.log_in_anew();
+        }
         let error = errors::of(error, &self.options, "Kafka does not answer; reading goes on when it does").because(reason);
         if errors::passes(&error) {
             self.tell(error.to_string())
@@ -322,6 +331,22 @@ impl Reader {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Takes a password that is in a file from there again.
+    fn log_in_anew(&mut self) -> Result<()> {
+        if !self.options.property_files.contains_key("sasl.password") {
+            return Ok(());
+        }
+        let texts = self.options.text("sasl.username").and_then(|user| Ok((user, self.options.text("sasl.password")?)));
+        match texts {
+            Ok((Some(user), Some(password))) => raw::set_credentials(&self.client, &user, &password),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.tell(refusal::during_a_run(&error)); // the file is being replaced
+                Ok(())
+            }
+        }
     }
 
     fn tell(&mut self, text: String) {

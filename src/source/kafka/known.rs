@@ -117,8 +117,15 @@ impl Drop for Ends {
 
 fn look(options: &KafkaOptions, client: &mut Option<Client>, status: &Status) -> Result<()> {
     let client = match client {
-        Some(client) => client,
-        None => client.insert(client::connect(options, Purpose::Lookup, None)?.0),
+        Some(client) => {
+            client::hear(client);
+            client
+        }
+        None => {
+            let new = client::connect(options, Purpose::Lookup, None)?.0;
+            client::greet(&new, options)?;
+            client.insert(new)
+        }
     };
     let partitions: Vec<(String, i32)> = status.look(|all| all.values().filter_map(|s| Some((s.name.clone(), s.partition?))).collect());
     let ends = Lookup { client, options }.ends(&partitions)?;

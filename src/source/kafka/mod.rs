@@ -8,8 +8,12 @@ mod client;
 mod errors;
 mod feed;
 mod known;
+mod login;
+mod oidc;
 mod options;
+mod probe;
 mod raw;
+mod refusal;
 mod resolve;
 mod topics;
 mod waiting;
@@ -127,7 +131,11 @@ impl KafkaSource {
         };
         for attempt in 1.. {
             let (client, options, question) = (client.clone(), self.options.clone(), question.clone());
-            let answer = self.env.cpu(move || question(Lookup { client: &client, options: &options })).await;
+            let answer = self.env.cpu(move || {
+                client::greet(&client, &options)?;
+                question(Lookup { client: &client, options: &options })
+            });
+            let answer = answer.await;
             match answer {
                 Err(e) if errors::passes(&e) && self.env.left(deadline).is_some() => {
                     if attempt == 1 {

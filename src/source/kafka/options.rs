@@ -1,6 +1,7 @@
 //! What a [`KafkaSource`](super::KafkaSource) is asked for: plain values.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to read, from where to where, and how.
@@ -20,6 +21,8 @@ pub struct KafkaOptions {
     pub idle_after: Option<Duration>,
     /// Handed to librdkafka, but for those that would break what the source promises.
     pub properties: BTreeMap<String, String>,
+    /// Properties whose text is in a file: read at each connection that is made anew. Secrets, certificates, names of users.
+    pub property_files: BTreeMap<String, PathBuf>,
     /// The consumer group that committed offsets are told to, unless `group.id` is among the properties.
     pub group: String,
     /// What may wait between the brokers and [`poll`](crate::source::Source::poll), bytes: half in the client, half in chunks.
@@ -81,6 +84,7 @@ impl KafkaOptions {
             skip_lost: false,
             idle_after: None,
             properties: BTreeMap::new(),
+            property_files: BTreeMap::new(),
             group: group.into(),
             memory_bytes: 64 << 20,
             chunk_bytes: 512 << 10,

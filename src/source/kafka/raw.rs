@@ -84,6 +84,23 @@ impl Drop for Queue {
     }
 }
 
+/// From the next connection on, the brokers are shown these.
+pub(super) fn set_credentials(client: &Client, user: &str, password: &str) -> Result<()> {
+    let text = |text: &str| {
+        CString::new(text).map_err(|_| Error::invalid("`sasl.username` or `sasl.password` holds a zero byte").hint("correct it"))
+    };
+    let (user, password) = (text(user)?, text(password)?);
+    // SAFETY: the client and both texts, which are copied, outlive the call; the error is ours, and given back here.
+    unsafe {
+        let error = sys::rd_kafka_sasl_set_credentials(client.client().native_ptr(), user.as_ptr(), password.as_ptr());
+        if error.is_null() {
+            return Ok(());
+        }
+        sys::rd_kafka_error_destroy(error);
+    }
+    Err(Error::internal("librdkafka takes no new password"))
+}
+
 /// One record, or an error of one partition.
 pub(super) struct Message<'a> {
     message: *mut sys::rd_kafka_message_t,

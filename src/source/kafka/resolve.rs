@@ -92,6 +92,7 @@ impl Lookup<'_> {
     /// What group `group` has committed of each.
     pub(super) fn committed(&self, partitions: &[(String, i32)], group: &str) -> Result<BTreeMap<(String, i32), Option<u64>>> {
         let (client, _) = client::connect(self.options, Purpose::Lookup, Some(group))?;
+        client::greet(&client, self.options)?;
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         for (topic, partition) in partitions {
             list.add_partition(topic, *partition);
