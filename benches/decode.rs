@@ -69,6 +69,7 @@ fn records() -> Records {
         keys: Vec::new(),
         headers: Vec::new(),
         faults: Vec::new(),
+        nulls: Vec::new(),
     }
 }
 

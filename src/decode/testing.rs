@@ -38,5 +38,6 @@ pub(super) fn records<R: AsRef<[u8]>>(values: &[R]) -> Records {
         keys: Vec::new(),
         headers: Vec::new(),
         faults: Vec::new(),
+        nulls: Vec::new(),
     }
 }

@@ -92,6 +92,8 @@ pub mod property {
     pub const CHECKPOINT: &str = "lakeward.checkpoint";
     /// JSON object: split -> [first offset, first offset after], for each split that moved.
     pub const OFFSETS: &str = "lakeward.offsets";
+    /// JSON object: split -> [[first offset, first offset after], ...]: parts of those ranges whose records were gone before they were read.
+    pub const LOST: &str = "lakeward.lost";
     /// Commit user of the lineage before; only on a lineage's first snapshot.
     pub const PREDECESSOR: &str = "lakeward.predecessor";
     /// SHA-256 of the snapshot that this one was built on (`none` for the first), a space, and the name of its own delta list: an engine that

@@ -55,7 +55,7 @@ pub(crate) fn is_path(key: &str, value: &str) -> bool {
 }
 
 /// All that a consumer without a group can use of librdkafka 2.12, and what [`super`] adds.
-pub(crate) const KEYS: [&str; 73] = [
+pub(crate) const KEYS: [&str; 76] = [
     TOKEN,
     "api.version.fallback.ms",
     "api.version.request",
@@ -129,6 +129,9 @@ pub(crate) const KEYS: [&str; 73] = [
     "ssl.keystore.location",
     "ssl.keystore.password",
     "ssl.sigalgs.list",
+    "topic.metadata.propagation.max.ms",
+    "topic.metadata.refresh.fast.interval.ms",
+    "topic.metadata.refresh.interval.ms",
 ];
 
 /// What Java's clients, Flink, Connect and Spark call it, and what to write instead.

@@ -57,6 +57,17 @@ impl Position {
     /// a position reached it when its note's `end` is that size or greater.
     pub const TO_END: u64 = u64::MAX;
 
+    /// Key in a note of ranges that were gone before they were read.
+    pub const LOST: &str = "lost";
+
+    /// Ranges `[from, to)` of this split below the offset that were gone before they could be read, oldest first; a source that goes on after
+    /// a loss notes them, and the snapshots that pass them say so.
+    pub fn lost(&self) -> Vec<[u64; 2]> {
+        let ranges = self.note.as_ref().and_then(|note| note.get(Self::LOST)).and_then(serde_json::Value::as_array);
+        let pair = |range: &serde_json::Value| Some([range.get(0)?.as_u64()?, range.get(1)?.as_u64()?]);
+        ranges.into_iter().flatten().filter_map(pair).collect()
+    }
+
     fn reached(&self, stop: &Position) -> bool {
         let number = |p: &Position, key: &str| p.note.as_ref().and_then(|n| n.get(key)).and_then(serde_json::Value::as_u64);
         self.offset >= stop.offset
@@ -196,6 +207,8 @@ pub struct Records {
     /// Records that the source could not take apart (longer than allowed, a quote that is never closed): index, rising, and what is
     /// wrong. The value is only the record's beginning. A decoder turns each into a reject of stage `decode` and reads nothing of it.
     pub faults: Vec<(usize, String)>,
+    /// Records whose value is null (Kafka's tombstones), not empty: index, rising. Each is among the faults too.
+    pub nulls: Vec<usize>,
 }
 
 /// What all records of a chunk share.
@@ -225,6 +238,7 @@ impl Records {
             keys: Vec::new(),
             headers: Vec::new(),
             faults: Vec::new(),
+            nulls: Vec::new(),
         }
     }
     /// How many.
@@ -254,6 +268,7 @@ impl Records {
             keys: self.keys[some(self.keys.len())].to_vec(),
             headers: self.headers[some(self.headers.len())].to_vec(),
             faults: self.faults.iter().filter(|(i, _)| (from..to).contains(i)).map(|(i, why)| (i - from, why.clone())).collect(),
+            nulls: self.nulls.iter().filter(|i| (from..to).contains(*i)).map(|i| i - from).collect(),
         }
     }
     /// `file:line` or `topic[partition]@offset`, for messages.

@@ -96,7 +96,7 @@ impl Builders {
         self.line.append_option(records.lines.get(i).map(|l| long(*l)).transpose()?);
         self.timestamp.append_option(records.timestamps.get(i).map(|ms| ms.saturating_mul(1000)));
         self.key.append_option(records.keys.get(i).and_then(Option::as_deref));
-        self.value.append_value(records.value(i));
+        self.value.append_option(records.nulls.binary_search(&i).is_err().then(|| records.value(i)));
         self.headers.append_option(headers(records, i));
         self.sink.append_option(stamp.sink);
         self.stage.append_value(reject.stage.as_str());

@@ -123,3 +123,23 @@ fn files_stay_near_five_hundred_lines_without_their_tests() {
         assert!(lines <= 640, "{} has {lines} lines; split it by meaning", path.display());
     }
 }
+
+#[test]
+fn unsafe_code_is_in_one_file_and_each_block_says_why_it_holds() {
+    // In two parts, so that this file is none that it finds.
+    let (word, why) = (["un", "safe"].concat(), "// SAFETY:");
+    let raw = Path::new("src/source/kafka/raw.rs");
+    let mut files = Vec::new();
+    for dir in ["src", "tests", "examples", "benches"] {
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(dir), &mut files);
+    }
+    for path in files.iter().filter(|path| !path.ends_with("tests/architecture/mod.rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        let code = |line: &&str| !line.trim_start().starts_with("//") && !line.trim_start().starts_with('#');
+        let words = |line: &str| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word);
+        let blocks: Vec<&str> = text.lines().filter(code).filter(|line| words(line)).collect();
+        assert!(blocks.is_empty() || path.ends_with(raw), "{}: {blocks:?}", path.display());
+        let needed = blocks.iter().filter(|line| !line.contains(" fn ")).count();
+        assert!(text.matches(why).count() >= needed, "{}: a block does not say why it holds", path.display());
+    }
+}

@@ -80,6 +80,8 @@ impl Properties {
             ("group.initial.rebalance.delay.ms", "0"),
             ("num.network.threads", "2"),
             ("num.io.threads", "4"),
+            // The records of tests are of any age.
+            ("log.retention.ms", "-1"),
             // What is to be cleaned or deleted is so at once.
             ("log.initial.task.delay.ms", "200"),
             ("log.cleaner.backoff.ms", "200"),
@@ -204,6 +206,27 @@ impl Broker {
         }
     }
 
+    /// Stops it in order, and keeps a copy of its data.
+    pub(crate) fn stop_and_keep(&self) -> PathBuf {
+        self.stop();
+        let kept = self.dir.join("kept");
+        self.copy(&self.dir.join("data"), &kept);
+        kept
+    }
+
+    /// Starts it again with data that was kept: as if its disk had been an older one.
+    pub(crate) fn go_back_to(&self, kept: &Path) {
+        self.stop();
+        std::fs::remove_dir_all(self.dir.join("data")).unwrap();
+        self.copy(kept, &self.dir.join("data"));
+        self.start_again();
+    }
+
+    fn copy(&self, from: &Path, to: &Path) {
+        let status = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+        assert!(status.success(), "{}", self.dir.display());
+    }
+
     /// SIGSTOP: connections stay open, nothing is answered.
     pub(crate) fn pause(&self) {
         self.send(Signal::STOP);
@@ -294,6 +317,23 @@ impl Broker {
             assert!(Instant::now() < deadline, "the topic {topic} is not as wanted\n{}", self.log());
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// The broker that leads a partition.
+    pub(crate) fn leader(&self, topic: &str, partition: i32) -> i32 {
+        let consumer: BaseConsumer = self.client().create().unwrap();
+        let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).unwrap();
+        metadata.topics()[0].partitions().iter().find(|p| p.id() == partition).unwrap().leader()
+    }
+
+    /// Moves a partition to this broker, and waits until it leads it.
+    pub(crate) fn move_partition(&self, topic: &str, partition: i32, node: i32) {
+        let file = self.dir.join("move.json");
+        let plan = format!("{{\"version\":1,\"partitions\":[{{\"topic\":\"{topic}\",\"partition\":{partition},\"replicas\":[{node}]}}]}}");
+        std::fs::write(&file, plan).unwrap();
+        let args = ["--execute", "--reassignment-json-file", file.to_str().unwrap()];
+        self.tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", &args);
+        self.until(topic, |metadata| metadata.topics()[0].partitions().iter().any(|p| p.id() == partition && p.leader() == node));
     }
 
     /// The first offset that is there and the one after the last (the high watermark).

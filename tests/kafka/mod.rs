@@ -9,6 +9,14 @@
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod broker;
 mod failover;
+mod flow;
+mod lost;
+mod modes;
+mod outage;
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod produce;
+mod recreated;
+mod refused;
 mod rig;
+mod transactions;
+mod values;

@@ -1,5 +1,6 @@
 //! The Kafka client: its configuration, and what it tells of its own accord.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::login::Login;
 use super::options::{KafkaOptions, KafkaTopics};
 use super::refusal::{self, Sure};
 use super::topics::ANSWER;
-use super::{errors, probe};
+use super::{errors, ids, probe};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::source::kafka_keys as keys;
@@ -51,16 +52,35 @@ pub(super) struct Told {
 #[derive(Clone)]
 pub(super) struct Context {
     told: Arc<Mutex<Told>>,
+    adopted: Arc<Adopted>,
+    /// Does somebody want to read its debug log?
+    debug: bool,
     pub(super) login: Arc<Login>,
+}
+
+/// Ids of topics that the client reads from now on. It is told before the first record of such a topic is asked for.
+#[derive(Default)]
+struct Adopted {
+    some: AtomicBool,
+    ids: Mutex<Vec<(String, String)>>,
 }
 
 impl Context {
     fn new(options: &KafkaOptions) -> Result<Context> {
-        Ok(Context { told: Arc::default(), login: Arc::new(Login::new(options)?) })
+        let debug = options.properties.contains_key("debug");
+        Ok(Context { told: Arc::default(), adopted: Arc::default(), debug, login: Arc::new(Login::new(options)?) })
     }
     /// What was told since the last time.
     pub(super) fn take(&self) -> Told {
         std::mem::take(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Topics and the ids under which they are read from now on, since the last time; cheap when there are none.
+    pub(super) fn adopted(&self) -> Vec<(String, String)> {
+        if !self.adopted.some.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        self.adopted.some.store(false, Ordering::Release); // before they are taken: one more look does no harm
+        std::mem::take(&mut self.adopted.ids.lock().unwrap_or_else(PoisonError::into_inner))
     }
     fn change(&self, change: impl FnOnce(&mut Told)) {
         change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
@@ -74,9 +94,13 @@ impl ClientContext for Context {
         if refusal::hinted(message) {
             self.change(|told| told.hint = Some(message.to_owned()));
         }
+        if let Some((topic, id)) = ids::adopted(message) {
+            self.adopted.ids.lock().unwrap_or_else(PoisonError::into_inner).push((topic.to_owned(), id));
+            self.adopted.some.store(true, Ordering::Release);
+        }
         match level {
             RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::trace!(facility, "librdkafka: {message}"),
-            // Debug comes only when `debug` is among the properties.
+            RDKafkaLogLevel::Debug if !self.debug => {}
             _ => tracing::debug!(facility, "librdkafka: {message}"),
         }
     }
@@ -148,7 +172,12 @@ fn config(options: &KafkaOptions, purpose: Purpose) -> Result<ClientConfig> {
     config.set("enable.auto.commit", "false").set("enable.auto.offset.store", "false").set("auto.offset.reset", "error");
     config.set("allow.auto.create.topics", "false").set("enable.partition.eof", "true");
     match purpose {
-        Purpose::Feed { partitions } => limits(&mut config, options, partitions),
+        Purpose::Feed { partitions } => {
+            limits(&mut config, options, partitions);
+            // That a topic has another id now is told there and nowhere else: see `ids::adopted`.
+            let debug = options.properties.get("debug").map(|facilities| format!("{facilities},metadata"));
+            config.set("debug", debug.unwrap_or_else(|| "metadata".to_owned())).set_log_level(RDKafkaLogLevel::Debug);
+        }
         // A connection that is closed without a word is only logged.
         Purpose::Lookup if options.properties.contains_key("debug") => drop(config.set("log.connection.close", "true")),
         Purpose::Lookup => drop(config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info)),

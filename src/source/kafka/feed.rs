@@ -13,8 +13,9 @@ use super::errors;
 use super::options::KafkaOptions;
 use super::raw::{self, Queue};
 use super::refusal;
+use super::resolve::Lookup;
 use super::waiting::{Limits, Waiting};
-use super::{Notice, Notices, Split};
+use super::{Notice, Notices, Split, ids, loss};
 use crate::env::Env;
 use crate::error::{Error, Result};
 
@@ -32,7 +33,7 @@ const LAST_COMMIT: Duration = Duration::from_secs(3);
 /// A handle to the thread; ends it when dropped.
 pub(super) struct Feed {
     pub(super) waiting: Arc<Waiting>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: std::thread::JoinHandle<()>,
 }
 
 impl Feed {
@@ -45,16 +46,16 @@ impl Feed {
         // there is no Kafka.
         let thread = std::thread::Builder::new().name("kafka".to_owned()).spawn(run);
         let thread = thread.map_err(|e| Error::unavailable("no thread could be started to read Kafka").because(e))?;
-        Ok(Feed { waiting, thread: Some(thread) })
+        Ok(Feed { waiting, thread })
     }
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
         self.waiting.ask(|state| state.stop = true);
-        if let Some(thread) = self.thread.take() {
-            // It catches nothing: a panic in it was told when it happened.
-            drop(thread.join());
+        // What it does after its last word is to close the client, which may wait for brokers that are away: nobody needs to wait for that.
+        while !self.thread.is_finished() && !self.waiting.lock().over {
+            self.waiting.wait_for_room(TURN);
         }
     }
 }
@@ -89,6 +90,8 @@ struct Reading {
     done: bool,
     /// Where librdkafka says that it stands after it handed an error out: one more than the truth.
     phantom: Option<u64>,
+    /// Where it stands is not in the partition; nothing comes until that is cleared up.
+    astray: bool,
 }
 
 impl Reader {
@@ -127,7 +130,7 @@ impl Reader {
             let place = self.splits.len();
             let done = split.stop.is_some_and(|stop| start >= stop);
             self.places.entry(topic.clone()).or_default().insert(partition, place);
-            self.splits.push(Reading { split, next: start, done, phantom: None });
+            self.splits.push(Reading { split, next: start, done, phantom: None, astray: false });
             if done {
                 continue;
             }
@@ -150,6 +153,7 @@ impl Reader {
             self.only_listen();
         }
         self.last_commit();
+        self.waiting.ask(|state| state.over = true);
     }
 
     fn read(&mut self) -> Result<()> {
@@ -228,10 +232,18 @@ impl Reader {
     fn take(&mut self) -> Result<()> {
         let waiting = self.waiting.clone();
         let (splits, places, last, limits) = (&mut self.splits, &self.places, &mut self.last, &self.limits);
-        let (mut left, mut failed) = (self.left, None);
+        let context = &self.context;
+        let (mut left, mut failed, mut swapped) = (self.left, Vec::new(), None);
         // Held for one batch: short against what the loop does with it.
         let mut state = None;
         self.queue.take(TURN, |message| {
+            // Before a record of another topic by this name is taken for one of this.
+            for (topic, id) in context.adopted() {
+                swapped = swapped.take().or_else(|| other_topic(splits, &topic, &id));
+            }
+            if swapped.is_some() {
+                return;
+            }
             let here = (message.topic_number(), message.partition());
             if (last.0, last.1) != here {
                 *last = (here.0, here.1, places.get(message.topic()).and_then(|p| p.get(&here.1)).copied());
@@ -269,7 +281,7 @@ impl Reader {
                 }
                 Some(code) => {
                     let text = message.value().map(|t| String::from_utf8_lossy(t).into_owned()).unwrap_or_default();
-                    failed.get_or_insert((place, code, text));
+                    failed.push((place, code, text));
                 }
             }
         });
@@ -279,21 +291,27 @@ impl Reader {
         if some {
             self.waiting.news.notify_one();
         }
-        match failed {
-            Some((place, code, text)) => self.failed(place, code, &text),
-            None => Ok(()),
+        if let Some(error) = swapped {
+            return Err(error);
         }
+        failed.into_iter().try_for_each(|(place, code, text)| self.failed(place, code, &text))
     }
 
     /// Positions that moved without records: transaction markers, and what was aborted.
     fn tick(&mut self) -> Result<()> {
         let positions = self.client.position().map_err(|e| errors::of(&e, &self.options, "asking for positions"))?;
+        self.adopted()?;
+        for place in 0..self.splits.len() {
+            if self.splits[place].astray {
+                self.out_of_range(place)?;
+            }
+        }
         for element in positions.elements() {
             let Offset::Offset(offset) = element.offset() else { continue };
             let place = self.places.get(element.topic()).and_then(|p| p.get(&element.partition())).copied();
             let (Some(place), Ok(offset)) = (place, u64::try_from(offset)) else { continue };
             let reading = &mut self.splits[place];
-            if !reading.done && reading.phantom != Some(offset) && reading.moved(offset) {
+            if !reading.done && !reading.astray && reading.phantom != Some(offset) && reading.moved(offset) {
                 self.left -= usize::from(reading.done);
                 self.waiting.lock().moved(place, reading.next, &self.limits);
                 self.waiting.news.notify_one();
@@ -304,9 +322,57 @@ impl Reader {
 
     // ---- trouble ---------------------------------------------------------------------------------------------------------------------
 
+    /// The client follows names. `Data` when a name is that of another topic now.
+    fn adopted(&self) -> Result<()> {
+        self.context.adopted().iter().find_map(|(topic, id)| other_topic(&self.splits, topic, id)).map_or(Ok(()), Err)
+    }
+
+    /// The position is not in the partition any more: was it deleted, or is it another topic, or are brokers not what they were?
+    fn out_of_range(&mut self, place: usize) -> Result<()> {
+        self.splits[place].astray = true;
+        let (split, next) = (self.splits[place].split.clone(), self.splits[place].next);
+        let lookup = Lookup { client: &self.client, options: &self.options };
+        let bounds = match loss::look(&lookup, &split, next) {
+            Ok(bounds) => bounds,
+            Err(e) if errors::passes(&e) => return Ok(()), // again at the next tick
+            Err(e) => return Err(e),
+        };
+        let first = loss::judge(&split.topic, split.partition, next, bounds, self.options.skip_lost)?;
+        let to = first.unwrap_or(next).min(split.stop.unwrap_or(u64::MAX));
+        self.assign_again(&split, first.unwrap_or(next))?;
+        let reading = &mut self.splits[place];
+        (reading.astray, reading.phantom) = (false, None);
+        if to > next {
+            self.left -= usize::from(reading.moved(to) && reading.done);
+            self.waiting.lock().lost(place, [next, to]);
+            self.waiting.news.notify_one();
+            self.notices.tell(Notice::Lost { topic: split.topic, partition: split.partition, from: next, to });
+        }
+        Ok(())
+    }
+
+    /// Reads a partition from another offset on. After an offset that is not there librdkafka seeks no more: it must be told anew.
+    fn assign_again(&mut self, split: &Split, offset: u64) -> Result<()> {
+        let failed = |e: &rdkafka::error::KafkaError| errors::of(e, &self.options, "assigning a partition again");
+        let mut list = TopicPartitionList::new();
+        let offset = Offset::Offset(i64::try_from(offset).unwrap_or(i64::MAX));
+        list.add_partition_offset(&split.topic, split.partition, offset).map_err(|e| failed(&e))?;
+        self.client.incremental_unassign(&list).map_err(|e| failed(&e))?;
+        self.queue.forward(&split.topic, split.partition)?;
+        self.client.incremental_assign(&list).map_err(|e| failed(&e))
+    }
+
     /// An error of one partition.
     fn failed(&mut self, place: usize, code: RDKafkaErrorCode, text: &str) -> Result<()> {
+        use RDKafkaErrorCode as Code;
         let reading = &self.splits[place];
+        match code {
+            Code::OffsetOutOfRange | Code::AutoOffsetReset | Code::LogTruncation => return self.out_of_range(place),
+            Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId => {
+                return Err(ids::deleted(&reading.split.topic, reading.split.partition, reading.next));
+            }
+            _ => {}
+        }
         let at = format!("{}[{}]@{}", reading.split.topic, reading.split.partition, reading.next);
         let error = errors::of_code(code, &self.options, "reading Kafka failed").because(text.to_owned()).at(at);
         if errors::passes(&error) {
@@ -406,6 +472,12 @@ impl Reader {
             }
         }
     }
+}
+
+/// Is this topic, by this id, another one than that which is read?
+fn other_topic(splits: &[Reading], topic: &str, id: &str) -> Option<Error> {
+    let read = splits.iter().find(|r| r.split.topic == topic && r.split.id.as_deref().is_some_and(|read| read != id))?;
+    Some(ids::recreated(topic, read.split.partition, read.next, read.split.id.as_deref()?, id))
 }
 
 impl Reading {

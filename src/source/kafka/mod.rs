@@ -7,8 +7,10 @@ mod bounds;
 mod client;
 mod errors;
 mod feed;
+mod ids;
 mod known;
 mod login;
+mod loss;
 mod oidc;
 mod options;
 mod probe;
@@ -29,9 +31,10 @@ pub use options::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics};
 
 use self::client::{Client, Purpose};
 use self::feed::Feed;
+use self::ids::Ids;
 use self::known::{Ends, Known};
 use self::resolve::{Line, Lookup};
-use self::topics::{parse_split, split_name};
+use self::topics::{Topics, parse_split, split_name};
 use self::waiting::Found;
 use super::{Offsets, Origin, Polled, Position, Resolved, Source, Status};
 use crate::env::{Deadline, Env};
@@ -45,6 +48,17 @@ pub enum Notice {
     Plan(Vec<String>),
     /// The brokers do not answer, or refuse something that is not needed. Told once in a while.
     Trouble(String),
+    /// Records were gone before they were read, and reading goes on behind them, as `on_data_loss` says.
+    Lost {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The first offset that is lost.
+        from: u64,
+        /// The first that is there.
+        to: u64,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -52,6 +66,7 @@ impl fmt::Display for Notice {
         match self {
             Notice::Plan(lines) => f.write_str(&lines.join("\n")),
             Notice::Trouble(text) => f.write_str(text),
+            Notice::Lost { topic, partition, from, to } => f.write_str(&loss::told(topic, *partition, [*from, *to])),
         }
     }
 }
@@ -78,6 +93,8 @@ const SHOWN: usize = 20;
 struct Split {
     topic: String,
     partition: i32,
+    /// The topic's id; none: the brokers have none.
+    id: Option<String>,
     start: u64,
     stop: Option<u64>,
 }
@@ -97,6 +114,29 @@ pub struct KafkaSource {
     client: Option<Arc<Client>>,
     /// The last answer, and for what.
     resolved: Option<(Option<Offsets>, Resolved, Vec<Line>)>,
+}
+
+/// What a start sees.
+struct Seen {
+    partitions: Vec<(String, i32)>,
+    ids: Ids,
+    /// First offset and end of each partition.
+    bounds: BTreeMap<(String, i32), (u64, u64)>,
+    /// Partitions of `offsets` that are gone, in words.
+    gone: Vec<String>,
+}
+
+impl Seen {
+    /// `Data` when topics are not those that `offsets` are of.
+    fn now(lookup: &Lookup<'_>, offsets: &Offsets) -> Result<Seen> {
+        let (_, gone) = lookup.known(&Topics::new(), Some(offsets))?;
+        let topics = topics::find(lookup.client, lookup.options)?;
+        let (ids, _) = lookup.known(&topics, None)?;
+        let partitions = Lookup::partitions(&topics);
+        let at = |p: &(String, i32)| Some((p.clone(), offsets.position(&split_name(&p.0, p.1))?.offset));
+        let bounds = loss::bounds(lookup, &partitions, &partitions.iter().filter_map(at).collect())?;
+        Ok(Seen { partitions, ids, bounds, gone })
+    }
 }
 
 impl KafkaSource {
@@ -168,17 +208,14 @@ impl KafkaSource {
 
     /// The partitions to read from `offsets` to `stop`. Those that are new begin at their first record.
     async fn splits(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<Vec<Split>> {
-        let partitions = self.ask(|lookup| Ok(Lookup::partitions(&topics::find(lookup.client, lookup.options)?))).await?;
-        let known = |p: &(String, i32)| offsets.position(&split_name(&p.0, p.1)).map(|at| at.offset);
-        let new: Vec<_> = partitions.iter().filter(|p| known(p).is_none()).cloned().collect();
-        let earliest = match new.is_empty() {
-            true => BTreeMap::new(),
-            false => self.ask(move |lookup| lookup.earliest(&new)).await?,
-        };
+        let asked = offsets.clone();
+        let Seen { partitions, ids, bounds, gone } = self.ask(move |lookup| Seen::now(&lookup, &asked)).await?;
+        gone.into_iter().for_each(|text| self.notices.tell(Notice::Trouble(text)));
+        self.positions = offsets.clone();
         let mut splits = Vec::new();
         for p in &partitions {
             let name = split_name(&p.0, p.1);
-            let start = known(p).or(earliest.get(p).copied()).unwrap_or(0);
+            let (first, end) = bounds.get(p).copied().unwrap_or_default();
             let stop = match stop {
                 None => None,
                 Some(stop) => match stop.position(&name) {
@@ -186,8 +223,21 @@ impl KafkaSource {
                     None => continue, // it came after the stop was decided
                 },
             };
-            splits.push(Split { topic: p.0.clone(), partition: p.1, start, stop });
+            let position = self.positions.0.entry(name.clone()).or_insert(Position { offset: first, note: None });
+            let start = position.offset;
+            let mut split = Split { topic: p.0.clone(), partition: p.1, id: ids.get(&p.0).cloned().flatten(), start, stop };
+            // A partition that is read to its stop may lose what lies before it, but must still be the one that was read.
+            if (stop.is_none_or(|stop| start < stop) || start > end)
+                && let Some(first) = loss::judge(&p.0, p.1, start, (first, end), self.options.skip_lost)?
+            {
+                let to = first.min(stop.unwrap_or(u64::MAX));
+                loss::mark(position, [start, to]);
+                (position.offset, split.start) = (to, to);
+                self.notices.tell(Notice::Lost { topic: p.0.clone(), partition: p.1, from: start, to });
+            }
+            splits.push(split);
         }
+        ids::mark(&mut self.positions, &ids);
         for name in offsets.0.keys() {
             let Some((topic, partition)) = parse_split(name) else {
                 return Err(
@@ -223,13 +273,9 @@ impl Source for KafkaSource {
     async fn seek(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<()> {
         self.feed = None;
         let splits = self.splits(offsets, stop).await?;
-        self.positions = offsets.clone();
         self.origins.clear();
         for split in &splits {
             let name = split_name(&split.topic, split.partition);
-            if offsets.position(&name).is_none() {
-                self.positions.0.insert(name.clone(), Position { offset: split.start, note: None });
-            }
             let partition = Some(split.partition);
             self.origins.push(Arc::new(Origin { split: name, name: split.topic.clone(), partition, header: None }));
         }
@@ -255,6 +301,9 @@ impl Source for KafkaSource {
                     let Some(origin) = self.origins.get(chunk.split) else { continue };
                     if let Some(position) = self.positions.0.get_mut(&origin.split) {
                         position.offset = position.offset.max(chunk.next);
+                        if let Some(gap) = chunk.lost {
+                            loss::mark(position, gap);
+                        }
                     }
                     let next = chunk.next;
                     if chunk.len() > 0 {

@@ -1,7 +1,9 @@
-//! What rdkafka leaves to its raw bindings: one queue for all partitions, apart from the client's own, and records taken from it in batches.
-#![expect(unsafe_code, reason = "rdkafka wraps neither a queue of one's own nor batches")]
+//! What rdkafka leaves to its raw bindings: one queue for all partitions, apart from the client's own, records taken from it in batches, and
+//! the ids of topics.
+#![expect(unsafe_code, reason = "rdkafka wraps neither a queue of one's own, nor batches, nor DescribeTopics")]
 
-use std::ffi::{CStr, CString};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 
 use super::client::Client;
+use super::ids;
 use crate::error::{Error, Result};
 
 /// A queue that the records and errors of partitions are forwarded to. What the client tells of its own accord does not come here, so it
@@ -174,4 +177,68 @@ impl<'a> Message<'a> {
             }
         }
     }
+}
+
+/// Asks the brokers for the ids of topics; an error of one topic is in its place. Waits up to `patience`; none: they did not answer.
+pub(super) fn topic_ids(client: &Client, names: &[String], patience: Duration) -> Option<Result<Described, RDKafkaErrorCode>> {
+    let names: Vec<CString> = names.iter().filter_map(|name| CString::new(name.as_str()).ok()).collect();
+    let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+    let native = client.client().native_ptr();
+    // SAFETY: the client and the names outlive these calls. The queue, the options and the collection are ours, and each is given back once;
+    // librdkafka holds what it still needs of them. `event` is given back after the last look at what it holds.
+    unsafe {
+        let queue = sys::rd_kafka_queue_new(native);
+        let options = sys::rd_kafka_AdminOptions_new(native, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
+        sys::rd_kafka_AdminOptions_set_request_timeout(options, millis, ptr::null_mut(), 0);
+        let topics = sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
+        sys::rd_kafka_DescribeTopics(native, topics, options, queue);
+        sys::rd_kafka_TopicCollection_destroy(topics);
+        sys::rd_kafka_AdminOptions_destroy(options);
+        let event = sys::rd_kafka_queue_poll(queue, millis);
+        let answer = (!event.is_null()).then(|| described(event));
+        if !event.is_null() {
+            sys::rd_kafka_event_destroy(event);
+        }
+        sys::rd_kafka_queue_destroy(queue);
+        answer
+    }
+}
+
+/// Topic -> its id (none: the brokers have none), or why it was not told.
+pub(super) type Described = BTreeMap<String, Result<Option<String>, RDKafkaErrorCode>>;
+
+/// What an answer to DescribeTopics says.
+///
+/// # Safety
+/// `event` is one that librdkafka handed out and nobody has given back.
+unsafe fn described(event: *mut sys::rd_kafka_event_t) -> Result<Described, RDKafkaErrorCode> {
+    const FINE: sys::rd_kafka_resp_err_t = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+    let mut all = Described::new();
+    // SAFETY: the event lives; what it holds lives as long. Pointers that may be null are looked at first.
+    unsafe {
+        let error = sys::rd_kafka_event_error(event);
+        if error != FINE {
+            return Err(error.into());
+        }
+        let result = sys::rd_kafka_event_DescribeTopics_result(event);
+        if result.is_null() {
+            return Err(RDKafkaErrorCode::Fail);
+        }
+        let mut count = 0;
+        let topics = sys::rd_kafka_DescribeTopics_result_topics(result, &mut count);
+        for i in 0..if topics.is_null() { 0 } else { count } {
+            let topic = *topics.add(i);
+            let name = CStr::from_ptr(sys::rd_kafka_TopicDescription_name(topic)).to_string_lossy().into_owned();
+            let error = sys::rd_kafka_TopicDescription_error(topic);
+            let code = if error.is_null() { FINE } else { sys::rd_kafka_error_code(error) };
+            let id = sys::rd_kafka_TopicDescription_topic_id(topic);
+            let id = || {
+                let bits = (sys::rd_kafka_Uuid_most_significant_bits(id), sys::rd_kafka_Uuid_least_significant_bits(id));
+                ids::text(bits.0, bits.1)
+            };
+            all.insert(name, if code == FINE { Ok(id()) } else { Err(code.into()) });
+        }
+    }
+    Ok(all)
 }

@@ -1,14 +1,17 @@
 //! `start` and `stop` made absolute: one offset per partition, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rdkafka::consumer::Consumer;
+use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, Purpose};
 use super::errors;
-use super::options::{KafkaOptions, KafkaStart, KafkaStop};
-use super::topics::{self, ANSWER, Topics, split_name};
+use super::ids::{self, Ids};
+use super::options::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics};
+use super::raw;
+use super::topics::{self, ANSWER, Topics, parse_split, split_name};
 use crate::error::{Error, Result};
 use crate::source::{Offsets, Position, Resolved};
 
@@ -64,6 +67,51 @@ impl Lookup<'_> {
         Ok(found)
     }
 
+    /// The ids of these topics. One that is not there is left out.
+    pub(super) fn ids(&self, topics: impl IntoIterator<Item = String>) -> Result<Ids> {
+        let (names, what) = (Vec::from_iter(topics), "Kafka did not describe its topics");
+        if names.is_empty() {
+            return Ok(Ids::new());
+        }
+        let silent = || Error::unavailable(what).at(&self.options.bootstrap_servers).hint("see whether the brokers are up");
+        let answer = raw::topic_ids(self.client, &names, ANSWER).ok_or_else(silent)?;
+        let mut found = Ids::new();
+        for (topic, id) in answer.map_err(|code| errors::of_code(code, self.options, what))? {
+            match id {
+                Ok(id) => drop(found.insert(topic, id)),
+                Err(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownTopicId) => {}
+                Err(code) => return Err(errors::of_code(code, self.options, what).at(topic)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The ids of all topics that are read and of those that `from` knows. `Data` when one of those was deleted, or deleted and created again.
+    /// A topic that only a pattern asks for may be gone; it is in the second answer.
+    pub(super) fn known(&self, topics: &Topics, from: Option<&Offsets>) -> Result<(Ids, Vec<String>)> {
+        let pattern = topics::pattern(self.options)?;
+        let reads = |topic: &str| match (&pattern, &self.options.topics) {
+            (Some(pattern), _) => pattern.is_match(topic),
+            (None, KafkaTopics::Names(names)) => names.iter().any(|name| name == topic),
+            (None, KafkaTopics::Pattern(_)) => false,
+        };
+        let splits = || from.into_iter().flat_map(|from| &from.0).filter_map(|(split, at)| Some((parse_split(split)?, at.offset)));
+        let before = splits().map(|((topic, _), _)| topic.to_owned()).filter(|topic| reads(topic));
+        let names: BTreeSet<String> = topics.keys().cloned().chain(before).collect();
+        let ids = self.ids(names)?;
+        let mut gone = Vec::new();
+        for ((topic, partition), offset) in splits().filter(|((topic, _), _)| reads(topic) && !ids.contains_key(*topic)) {
+            match &pattern {
+                None => return Err(ids::deleted(topic, partition, offset)),
+                Some(_) => gone.push(format!("{topic}[{partition}] is gone; it was read up to offset {offset}")),
+            }
+        }
+        if let Some(from) = from {
+            ids::check(from, &ids)?;
+        }
+        Ok((ids, gone))
+    }
+
     fn sure(&self, partitions: &[(String, i32)], when: Offset, what: &str) -> Result<At> {
         let found = self.ask(partitions, when, what)?;
         let sure = |((topic, partition), offset): ((String, i32), Option<u64>)| {
@@ -113,7 +161,12 @@ impl Lookup<'_> {
 
     /// Start and stop of a lineage, with the reasons. `from`: where an earlier one stood.
     pub(super) fn resolve(&self, from: Option<&Offsets>) -> Result<(Resolved, Vec<Line>)> {
-        let partitions = Self::partitions(&topics::find(self.client, self.options)?);
+        if let Some(from) = from {
+            self.known(&Topics::new(), Some(from))?;
+        }
+        let topics = topics::find(self.client, self.options)?;
+        let (ids, _) = self.known(&topics, None)?;
+        let partitions = Self::partitions(&topics);
         let (earliest, ends) = (self.earliest(&partitions)?, self.ends(&partitions)?);
         let starts = match from {
             Some(from) => partitions.iter().map(|p| (p.clone(), gone_on(p, from, &earliest))).collect(),
@@ -137,6 +190,7 @@ impl Lookup<'_> {
             }
             lines.push(Line { topic: p.0, partition: p.1, start, why, stop });
         }
+        ids::mark(&mut resolved.start, &ids);
         Ok((resolved, lines))
     }
 

@@ -31,6 +31,9 @@ pub(super) struct Chunk {
     headers: Vec<Vec<(String, Option<Bytes>)>>,
     header_bytes: usize,
     faults: Vec<(usize, String)>,
+    nulls: Vec<usize>,
+    /// No records, and none will ever come: this range was gone before it was read.
+    pub(super) lost: Option<[u64; 2]>,
 }
 
 impl Chunk {
@@ -47,6 +50,8 @@ impl Chunk {
             headers: Vec::new(),
             header_bytes: 0,
             faults: Vec::new(),
+            nulls: Vec::new(),
+            lost: None,
         }
     }
 
@@ -66,7 +71,10 @@ impl Chunk {
         }
         match message.value() {
             Some(value) => self.bytes.extend_from_slice(value),
-            None => self.faults.push((at, TOMBSTONE.to_owned())),
+            None => {
+                self.faults.push((at, TOMBSTONE.to_owned()));
+                self.nulls.push(at);
+            }
         }
         self.ends.push(self.bytes.len());
         self.offsets.push(offset);
@@ -107,6 +115,7 @@ impl Chunk {
             keys: self.keys.into_iter().map(|key| key.map(|(start, end)| keys.slice(start..end))).collect(),
             headers: self.headers,
             faults: self.faults,
+            nulls: self.nulls,
             ..Records::none(origin)
         }
     }
@@ -151,6 +160,8 @@ pub(super) struct State {
     pub(super) done: bool,
     /// The thread came to an end with this.
     pub(super) failed: Option<Error>,
+    /// The thread does nothing any more but close its client.
+    pub(super) over: bool,
     /// The thread has to end.
     pub(super) stop: bool,
     /// Group offsets to tell: split, offset.
@@ -190,6 +201,14 @@ impl State {
         if let Some(chunk) = self.chunk(split, next, limits) {
             chunk.next = chunk.next.max(next);
         }
+    }
+
+    /// Records of `split` were gone before they were read.
+    pub(super) fn lost(&mut self, split: usize, gap: [u64; 2]) {
+        if let Some(open) = self.open.get_mut(split) {
+            *open = None;
+        }
+        self.chunks.push_back(Chunk { lost: Some(gap), ..Chunk::new(split, gap[1]) });
     }
 
     /// Bytes that wait.
