@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::Either;
 use uuid::Uuid;
 
 /// Time, sleep, ids. Two implementations: the real one and the simulated one.
@@ -101,22 +102,27 @@ impl Env {
     pub fn left(&self, deadline: Deadline) -> Option<Duration> {
         deadline.0.checked_sub(self.monotonic()).filter(|d| !d.is_zero())
     }
-    /// Runs a CPU-bound closure: on a blocking thread in production, inline under simulation.
-    pub async fn cpu<T, F>(&self, work: F) -> T
+    /// Runs a CPU-bound closure: on a blocking thread in production, inline under simulation. The work starts at once, also when nobody
+    /// polls the future yet; a future that is dropped does not stop it.
+    pub fn cpu<T, F>(&self, work: F) -> impl Future<Output = T> + Send + use<T, F>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        if !self.0.threads() {
-            return work();
-        }
         #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
-        match tokio::task::spawn_blocking(work).await {
-            Ok(value) => value,
-            Err(join) => match join.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => futures::future::pending().await, // the runtime is shutting down; nobody waits for this any more
-            },
+        let started = if self.0.threads() { Either::Left(tokio::task::spawn_blocking(work)) } else { Either::Right(work()) };
+        async move {
+            let task = match started {
+                Either::Right(value) => return value,
+                Either::Left(task) => task,
+            };
+            match task.await {
+                Ok(value) => value,
+                Err(join) => match join.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => futures::future::pending().await, // the runtime is shutting down; nobody waits for this any more
+                },
+            }
         }
     }
     /// Lets others go on: whoever drives this future may look at what has happened so far. Local disk never makes a future wait.

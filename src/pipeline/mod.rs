@@ -9,6 +9,7 @@ mod handed;
 #[cfg(feature = "kafka")]
 pub mod lag;
 pub mod location;
+pub mod memory;
 pub mod monitor;
 pub mod plan;
 mod read;

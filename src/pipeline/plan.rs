@@ -295,6 +295,7 @@ impl Plan {
         if let Some(dead) = &planned.dead_letter {
             lines.push(format!("dead letters go to {}", dead.store.url()));
         }
+        lines.push(file.memory_plan().to_string());
         Ok(Plan { lines, sinks })
     }
 }

@@ -137,6 +137,7 @@ impl Pipeline {
             let text = "this source cannot be read again: after a crash rows may be lost or doubled (at least once)".to_owned();
             events.tell(Event::Warning { text });
         }
+        tracing::debug!(threads = file.threads, "{}", file.memory_plan());
         let mut planned = Planned::look(file, env, &store).await?;
         planned.belong_to(&ledger, &self.options).await?;
         planned.create_tables(&events).await?;
@@ -173,6 +174,7 @@ impl Pipeline {
             },
             commit_empty: file.commit.empty,
             threads: file.threads,
+            window_bytes: file.memory_plan().window,
             events,
             stop,
         };
@@ -212,9 +214,7 @@ impl Pipeline {
     /// The sinks in the order of the file, the dead letters last; the lane of each but them; the place of the dead letters.
     fn sinks(&self, planned: Planned) -> Result<(Vec<Configured>, Vec<Lane>, Option<usize>)> {
         let timeout = self.file.commit.timeout;
-        let count = planned.sinks.len() + usize::from(planned.dead_letter.is_some());
-        // Half for what is being encoded, half for input, decoded rows and the allocator.
-        let memory = usize::try_from(self.file.memory).unwrap_or(usize::MAX) / 2 / count.max(1);
+        let memory = self.file.memory_plan().writer;
         let sink = |role, table: Table| {
             let sink = TableSink::new(table, timeout).with_memory(memory);
             Configured { role, sink: Box::new(sink) as Box<dyn Sink> }
@@ -222,7 +222,8 @@ impl Pipeline {
         let mut configured = Vec::new();
         let mut lanes = Vec::new();
         for (i, planned) in planned.sinks.iter().enumerate() {
-            lanes.push(Lane { sink: i, decoder: planned.decoder(&self.file)?, watermark: planned.watermark()? });
+            let decoders = (0..self.file.threads.max(1)).map(|_| planned.decoder(&self.file)).collect::<Result<_>>()?;
+            lanes.push(Lane { sink: i, decoders, watermark: planned.watermark()? });
             configured.push(sink(Role::Sink, planned.table()?));
         }
         let mut dead_letters = None;

@@ -92,7 +92,7 @@ fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
         idle_after: k.idle_after,
         property_files: k.properties.files().clone(),
         properties: k.properties.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-        memory_bytes: usize::try_from(file.memory / 8).unwrap_or(usize::MAX),
+        memory_bytes: file.memory_plan().consumer,
         chunk_bytes: chunk_bytes(file, options.chunk_bytes),
         chunk_records: file
             .checkpoint

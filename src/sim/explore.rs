@@ -425,6 +425,13 @@ impl<'p> Run<'p> {
     fn advance(&mut self, slot: usize) -> Result<(), Violation> {
         let Some(process) = &mut self.slots[slot].process else { return Ok(()) };
         let ended = process.poll();
+        // Only the oldest call of a process is ever chosen. That leaves nothing out as long as what else waits commutes with everything:
+        // data files of the next checkpoint do, while one is committed.
+        let seen_by_others = process.port.waiting().into_iter().filter(|ask| !ask.reads() && !is_fresh(ask.key()));
+        let seen_by_others: Vec<String> = seen_by_others.map(|ask| ask.to_string()).collect();
+        if seen_by_others.len() > 1 {
+            return Err(violation("one thing after the other", format!("{} asks at once: {}", name(slot), seen_by_others.join(", "))));
+        }
         let told: Vec<_> = process.told.lock().map(|t| t.clone()).unwrap_or_default();
         for offsets in told.iter().skip(self.slots[slot].told) {
             let plain: BTreeMap<String, u64> = offsets.0.iter().map(|(s, p)| (s.clone(), p.offset)).collect();

@@ -191,7 +191,7 @@ fn histories(shape: &Setup) -> Vec<(&'static str, Vec<Before>, Setup)> {
     let more = Setup { keep, ..shape.clone() };
     let rewind = asking(Asked { rewind: Some(1), ..Asked::default() });
     let abandon = asking(Asked { abandon: Some(2), ..Asked::default() });
-    let slow = Setup { slow: Duration::from_secs(1900), idle: 3, input: some(3), keep, ..shape.clone() };
+    let slow = Setup { slow: Duration::from_secs(1900), idle: 3, input: some(3), keep, threads: 1, ..shape.clone() };
     vec![
         ("start", vec![], shape.clone()),
         ("idle", vec![], slow),
@@ -313,7 +313,7 @@ pub fn topics(faults: u8, preemptions: u8) -> Family {
         let paused = Before { setup: less.clone(), until: None };
         let pending = Before { setup: less.clone(), until: Some("chain/p/00000000000000000001.json") };
         let two = Setup { dead_letters: true, sinks: vec![sink("one"), SimSink { keep: even, ..sink("two") }], ..more.clone() };
-        let slow = Setup { slow: Duration::from_secs(1900), rows: 100, ..more.clone() };
+        let slow = Setup { slow: Duration::from_secs(1900), rows: 100, threads: 1, ..more.clone() };
         let mut add = |what: &str, before: Vec<Before>, setup: Setup| {
             scenarios.push(scenario(format!("topic-{name}-{what}"), before, vec![setup], alone(faults)));
         };
@@ -336,7 +336,7 @@ pub fn expiry(faults: u8, outside: u8) -> Family {
     let budget = Budget { faults, preemptions: 0, outside };
     let with = |s: Scenario| Scenario { outside: what.clone(), every_call: false, ..s };
     let paused = Before { setup: Setup { at_end: AtEnd::Pause, input: vec![("a", 2)], ..setup.clone() }, until: None };
-    let slow = Setup { slow: Duration::from_secs(2000), ..setup.clone() };
+    let slow = Setup { slow: Duration::from_secs(2000), threads: 1, ..setup.clone() };
     Family {
         name: "expiry",
         how: How::Every { merge: true },
@@ -352,7 +352,7 @@ pub fn expiry(faults: u8, outside: u8) -> Family {
 
 /// Two processes while snapshots expire; slow ones, so that pins are raised.
 pub fn expiry_of_pairs(preemptions: u8, outside: u8) -> Family {
-    let slow = |setup: Setup| Setup { slow: Duration::from_secs(100), ..setup };
+    let slow = |setup: Setup| Setup { slow: Duration::from_secs(100), threads: 1, ..setup };
     let scenarios = pairs(0, preemptions).into_iter().map(|s| Scenario {
         name: s.name.replace("pair-", "expiry-pair-"),
         outside: vec![Outside::Expire, Outside::Commit],

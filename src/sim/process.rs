@@ -82,6 +82,9 @@ pub struct Setup {
     pub keep: usize,
     /// `manifest.merge-min-count` of every table of rows; none: the format's own, which no short run comes to.
     pub merge_at: Option<u32>,
+    /// 1: one thing after the other; more: rows of the next checkpoint are read and written while one is committed. A slow poll moves the
+    /// clock for the commit beside it too, which real ones do not: use it with 1.
+    pub threads: usize,
     /// Bytes of an upload's part; none: uploads are one put.
     pub part: Option<usize>,
     /// When it starts, seconds after the world began.
@@ -104,6 +107,7 @@ impl Default for Setup {
             commit_empty: false,
             keep: 2,
             merge_at: None,
+            threads: 2,
             part: None,
             starts_at: 0,
         }
@@ -228,7 +232,7 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
     for (i, sink) in setup.sinks.iter().enumerate() {
         let table = Table::open_or_create_in(life.store(sink.name), &spec(sink, setup.merge_at)?).await?;
         let decoder = Box::new(ToRows { schema: table.schema().to_arrow(), keep: sink.keep, rejects: setup.dead_letters });
-        lanes.push(Lane { sink: i, decoder, watermark: None });
+        lanes.push(Lane { sink: i, decoders: vec![decoder], watermark: None });
         configured.push(Configured { role: Role::Sink, sink: Box::new(TableSink::new(table, PATIENCE)) as Box<dyn Sink> });
     }
     if setup.dead_letters {
@@ -256,7 +260,8 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
         triggers: Triggers { rows: Some(setup.rows), ..Triggers::default() },
         at_end: setup.at_end,
         commit_empty: setup.commit_empty,
-        threads: 1,
+        threads: setup.threads,
+        window_bytes: usize::MAX,
         events: Events::ignored(),
         stop,
     };

@@ -168,6 +168,10 @@ impl Port {
     pub fn first(&self) -> Option<(u64, Ask)> {
         self.inner().queue.first().cloned()
     }
+    /// All calls that wait, the oldest first.
+    pub fn waiting(&self) -> Vec<Ask> {
+        self.inner().queue.iter().map(|(_, ask)| ask.clone()).collect()
+    }
     /// Takes a call out of the queue and answers it.
     pub fn answer(&self, n: u64, answer: Answer) {
         let mut inner = self.inner();

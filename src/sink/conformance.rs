@@ -6,7 +6,7 @@
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 
-use super::{CloseUser, ClosedAt, Message, Outcome, Registration, Sink, SinkCommit};
+use super::{CloseUser, ClosedAt, Message, Outcome, Registration, Sink, SinkCommit, SinkWriter};
 use crate::error::{Kind, Result};
 use crate::format::{CommitUser, Digest, END_OF_INPUT, Floor};
 
@@ -32,6 +32,7 @@ pub async fn check(bench: &dyn Bench) -> Result<(), Broken> {
     let mut chain = Chain::begin(bench, 1).await?;
     nothing_is_prepared_of_nothing(&mut chain).await?;
     prepared_rows_are_invisible_and_land_once(&mut chain).await?;
+    rows_of_the_next_checkpoint_may_be_written_meanwhile(&mut chain).await?;
     a_message_outlives_its_process(&mut chain).await?;
     looking_and_empty_commits_add_nothing(&mut chain).await?;
     what_does_not_fit_is_refused(&mut chain).await?;
@@ -44,6 +45,7 @@ pub async fn check(bench: &dyn Bench) -> Result<(), Broken> {
 struct Chain<'a> {
     bench: &'a dyn Bench,
     sink: Box<dyn Sink>,
+    writer: Box<dyn SinkWriter>,
     user: CommitUser,
     floor: Floor,
     last: Option<i64>,
@@ -69,17 +71,17 @@ fn digest(identifier: i64) -> Digest {
 
 impl<'a> Chain<'a> {
     async fn begin(bench: &'a dyn Bench, n: u8) -> Result<Chain<'a>, Broken> {
-        let mut sink = bench.open().await.map_err(words)?;
+        let sink = bench.open().await.map_err(words)?;
         let user = user(n);
-        sink.begin(&user).map_err(words)?;
+        let writer = sink.begin(&user).map_err(words)?;
         let floor = sink.anchor().head().await.map_err(words)?;
         sink.anchor().pin(&user, floor.id).await.map_err(words)?;
         let rows = bench.count().await.map_err(words)?;
-        Ok(Chain { bench, sink, user, floor, last: None, rows })
+        Ok(Chain { bench, sink, writer, user, floor, last: None, rows })
     }
     async fn prepare(&mut self, rows: usize) -> Result<Vec<Message>, Broken> {
-        self.sink.write(&self.bench.rows(rows)).await.map_err(words)?;
-        self.sink.prepare().await.map_err(words)
+        self.writer.write(&self.bench.rows(rows)).await.map_err(words)?;
+        self.writer.prepare().await.map_err(words)
     }
     fn order(&self, identifier: i64, messages: Option<Vec<Message>>) -> SinkCommit {
         SinkCommit {
@@ -119,7 +121,8 @@ impl<'a> Chain<'a> {
     /// A new process takes over.
     async fn reopen(&mut self) -> Result<(), Broken> {
         self.sink = self.bench.open().await.map_err(words)?;
-        self.sink.begin(&self.user).map_err(words)
+        self.writer = self.sink.begin(&self.user).map_err(words)?;
+        Ok(())
     }
     async fn refused(&mut self, order: &SinkCommit, why: &str) -> Result<(), Broken> {
         match self.sink.commit(order).await {
@@ -131,7 +134,7 @@ impl<'a> Chain<'a> {
 }
 
 async fn nothing_is_prepared_of_nothing(chain: &mut Chain<'_>) -> Result<(), Broken> {
-    let none = chain.sink.prepare().await.map_err(words)?;
+    let none = chain.writer.prepare().await.map_err(words)?;
     ensure(none.is_empty(), "prepare without rows must return no messages")
 }
 
@@ -176,6 +179,28 @@ async fn looking_and_empty_commits_add_nothing(chain: &mut Chain<'_>) -> Result<
     ensure(chain.commit(&empty).await?.already, "and is recognised")?;
     chain.learn(&outcome);
     chain.sees(chain.rows, "after looking and an empty commit").await
+}
+
+async fn rows_of_the_next_checkpoint_may_be_written_meanwhile(chain: &mut Chain<'_>) -> Result<(), Broken> {
+    // Files of the next checkpoint are open, and the commit neither takes them nor touches them.
+    let messages = chain.prepare(2).await?;
+    chain.writer.write(&chain.bench.rows(3)).await.map_err(words)?;
+    let order = chain.order(2, Some(messages));
+    let (outcome, written) = {
+        let batch = chain.bench.rows(1);
+        futures::join!(chain.sink.commit(&order), chain.writer.write(&batch))
+    };
+    written.map_err(words)?;
+    chain.learn(&outcome.map_err(words)?);
+    chain.rows += 2;
+    chain.sees(chain.rows, "after a commit while the next rows were written").await?;
+    let messages = chain.writer.prepare().await.map_err(words)?;
+    let order = chain.order(3, Some(messages));
+    let outcome = chain.commit(&order).await?;
+    chain.rows += 4;
+    chain.sees(chain.rows, "after the commit of the rows that were written meanwhile").await?;
+    chain.learn(&outcome);
+    Ok(())
 }
 
 async fn what_does_not_fit_is_refused(chain: &mut Chain<'_>) -> Result<(), Broken> {

@@ -117,21 +117,27 @@ pub struct Registration {
     pub seq: u64,
 }
 
-/// Where rows go.
+/// Where rows go: what makes prepared rows visible. Rows are taken by the [`SinkWriter`] that [`Sink::begin`] gives. The two share nothing
+/// but the store, so that the rows of the next checkpoint are written while this one is committed.
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// A lineage begins to write: everything that is prepared from now on belongs to `user`.
-    fn begin(&mut self, user: &CommitUser) -> Result<()>;
-    /// Takes rows. They are in the sink's Arrow schema.
-    async fn write(&mut self, batch: &RecordBatch) -> Result<()>;
-    /// Makes everything written since the last `prepare` durable, and invisible. Empty when nothing was written.
-    async fn prepare(&mut self) -> Result<Vec<Message>>;
+    /// A lineage begins to write: a writer of which everything that it prepares belongs to `user`.
+    fn begin(&self, user: &CommitUser) -> Result<Box<dyn SinkWriter>>;
     /// Makes one checkpoint's messages visible, exactly once, or recognises that they are.
     async fn commit(&mut self, commit: &SinkCommit) -> Result<Outcome>;
     /// Ends a lineage: after this `user` lands nothing any more. What it had landed last.
     async fn close(&mut self, close: &CloseUser) -> Result<ClosedAt>;
     /// What the chain keeps in the sink.
     fn anchor(&self) -> &dyn Anchor;
+}
+
+/// Takes the rows of one lineage. It may be at work while the messages that it prepared before are committed.
+#[async_trait]
+pub trait SinkWriter: Send {
+    /// Takes rows. They are in the sink's Arrow schema.
+    async fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+    /// Makes everything written since the last `prepare` durable, and invisible. Empty when nothing was written.
+    async fn prepare(&mut self) -> Result<Vec<Message>>;
 }
 
 /// Ends a lineage in one sink.

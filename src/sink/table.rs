@@ -1,6 +1,5 @@
 //! A table as a sink.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -9,16 +8,14 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::format::{Change, CommitMessage, CommitUser, Committable};
-use crate::sink::{Anchor, CloseUser, ClosedAt, Message, Outcome, Sink, SinkCommit};
+use crate::sink::{Anchor, CloseUser, ClosedAt, Message, Outcome, Sink, SinkCommit, SinkWriter};
 use crate::table::commit::{Done, Loop, Request};
 use crate::table::decide::Ask;
 use crate::table::{Table, TableWrite};
 
-/// A table as a sink. Before [`Sink::begin`] it can only commit, close and look: that is what a start needs to finish a checkpoint.
+/// A table as a sink.
 pub struct TableSink {
     table: Table,
-    /// Never locked: only `get_mut`. It makes the sink `Sync`, which a Parquet writer is not.
-    write: Option<Mutex<TableWrite>>,
     timeout: Duration,
     memory: Option<usize>,
 }
@@ -26,7 +23,7 @@ pub struct TableSink {
 impl TableSink {
     /// A sink; `timeout` bounds each commit.
     pub fn new(table: Table, timeout: Duration) -> Self {
-        TableSink { table, write: None, timeout, memory: None }
+        TableSink { table, timeout, memory: None }
     }
     /// Gives its writer a memory budget in bytes.
     pub fn with_memory(mut self, bytes: usize) -> Self {
@@ -38,16 +35,29 @@ impl TableSink {
         &self.table
     }
 
-    fn writer(&mut self) -> Result<&mut TableWrite> {
-        let writer = self.write.as_mut().ok_or_else(|| Error::internal("a sink was written to before its lineage began"))?;
-        Ok(writer.get_mut().unwrap_or_else(PoisonError::into_inner))
-    }
     fn run(&self) -> Loop<'_> {
         let store = self.table.store();
         Loop { log: self.table.paimon(), store, deadline: store.env().deadline(self.timeout) }
     }
     fn read(&self, messages: &[Message], user: &CommitUser) -> Result<Vec<CommitMessage>> {
         messages.iter().map(|m| read_message(m, user).map_err(|e| e.at(self.table.url()))).collect()
+    }
+}
+
+/// The rows of a table on their way into files.
+struct TableRows {
+    write: TableWrite,
+    url: String,
+}
+
+#[async_trait]
+impl SinkWriter for TableRows {
+    async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.write.write(batch).await.map_err(|e| if e.place().is_none() { e.at(&self.url) } else { e })
+    }
+
+    async fn prepare(&mut self) -> Result<Vec<Message>> {
+        self.write.prepare_commit().await?.into_iter().map(|message| Message::new(&message)).collect()
     }
 }
 
@@ -84,22 +94,12 @@ fn ask(commit: &SinkCommit) -> Ask {
 
 #[async_trait]
 impl Sink for TableSink {
-    fn begin(&mut self, user: &CommitUser) -> Result<()> {
+    fn begin(&self, user: &CommitUser) -> Result<Box<dyn SinkWriter>> {
         let write = match self.memory {
             Some(bytes) => self.table.new_write_within(user, bytes)?,
             None => self.table.new_write(user)?,
         };
-        self.write = Some(Mutex::new(write));
-        Ok(())
-    }
-
-    async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let url = self.table.url().to_owned();
-        self.writer()?.write(batch).await.map_err(|e| if e.place().is_none() { e.at(url) } else { e })
-    }
-
-    async fn prepare(&mut self) -> Result<Vec<Message>> {
-        self.writer()?.prepare_commit().await?.into_iter().map(|message| Message::new(&message)).collect()
+        Ok(Box::new(TableRows { write, url: self.table.url().to_owned() }))
     }
 
     async fn commit(&mut self, commit: &SinkCommit) -> Result<Outcome> {

@@ -1,27 +1,26 @@
-//! The one loop: poll, decode, write, checkpoint, commit. Everything below it is called from here and calls nothing back.
+//! The one loop: read, decode, write, checkpoint, commit. Everything below it is called from here and calls nothing back.
+//!
+//! Reading, writing and the commit of the checkpoint before go on at the same time, as futures of one task; a new checkpoint is begun only
+//! when all three have come to their end. So rows of checkpoint N+1 are read and written while N is committed, and N+1 is created only
+//! after N is confirmed. With one thread nothing goes on at the same time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use futures::join;
 
-use crate::decode::{Chunk, Decoded, Decoder, Reject, Stage};
+use crate::decode::Decoder;
 use crate::env::Env;
-use crate::error::{Error, Kind, Result};
-use crate::sink::Message;
-use crate::source::{Offsets, Polled, Records, Source};
+use crate::error::{Kind, Result};
+use crate::source::{Offsets, Source};
 use crate::stream::chain::Chain;
 use crate::stream::checkpoint::CheckpointKind;
-use crate::stream::dead_letters::{self, Stamp};
 use crate::stream::event::{Event, Events};
+use crate::stream::reading::{Interval, Reader, Why};
 use crate::stream::watermark::Watermark;
-
-/// A poll never waits longer, so that a stop request and a trigger are seen.
-const POLL: Duration = Duration::from_millis(100);
-/// Files open for this long are closed by a checkpoint, so that no clean-up takes them for orphans.
-const OPEN_FILES: Duration = Duration::from_secs(3600);
+use crate::stream::window::{Decoders, Limits, Messages, Window};
+use crate::stream::writing::{Writing, Written};
 
 /// When a checkpoint is made. With none of them, only at end of input and at a stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +46,8 @@ pub enum AtEnd {
 pub struct Lane {
     /// Place in the chain.
     pub sink: usize,
-    /// Makes its rows.
-    pub decoder: Box<dyn Decoder>,
+    /// Make its rows: all alike, each takes a chunk at a time. So many chunks are decoded at once, if there are threads for it.
+    pub decoders: Vec<Box<dyn Decoder>>,
     /// Its watermark, if it has one.
     pub watermark: Option<Watermark>,
 }
@@ -101,244 +100,192 @@ pub struct Coordinator {
     pub at_end: AtEnd,
     /// `commit.empty`: a snapshot in every interval, rows or none.
     pub commit_empty: bool,
-    /// 1: decode and write by turns; more: decode the next chunk while the last one is written.
+    /// 1: one thing after the other; more: so many chunks are decoded at once, while others are read and written and a commit is pending.
     pub threads: usize,
+    /// Bytes that records and rows between source and sinks may have; see [`crate::pipeline::memory::MemoryPlan`].
+    pub window_bytes: usize,
     /// Where events go.
     pub events: Events,
     /// Asks to stop.
     pub stop: Stop,
 }
 
-/// Counters since the last checkpoint, and over the run.
-struct Progress {
+/// A checkpoint that was decided on and is not committed.
+struct Order {
+    kind: CheckpointKind,
+    position: Offsets,
+    written: Written,
+}
+
+/// The parts of a run, which are at work at the same time.
+struct Work {
+    chain: Chain,
+    reader: Reader,
+    writing: Writing,
+    window: Window,
+    commit_empty: bool,
+    events: Events,
     report: Report,
-    since: Duration,
-    first_write: Option<Duration>,
-    records: u64,
-    bytes: u64,
-    written: Vec<bool>,
-    dead: BTreeMap<&'static str, u64>,
-    first_dead: Option<String>,
-}
-
-/// A chunk that is decoded and not yet written.
-struct Ready {
-    chunk: Chunk,
-    /// Per lane, in lane order.
-    decoded: Vec<LaneOutput>,
-}
-
-/// What one lane made of a chunk.
-struct LaneOutput {
-    batch: Option<RecordBatch>,
-    rejects: Vec<Reject>,
 }
 
 impl Coordinator {
     /// Runs until end of input, a stop request, or an error. After an error the next start finishes what is pending.
-    pub async fn run(mut self) -> Result<Report> {
-        let at = self.chain.offsets();
-        let stop = self.chain.stop().cloned();
-        self.source.seek(&at, stop.as_ref()).await?;
-        let env = self.chain.env().clone();
-        let mut progress = Progress::new(self.chain.sinks.len(), env.monotonic());
-        let mut ready = None;
+    pub async fn run(self) -> Result<Report> {
+        let (at_end, threads) = (self.at_end, self.threads);
+        let mut work = self.begin().await?;
+        let mut pending: Option<Order> = None;
         loop {
-            if self.stop.requested() {
-                self.write_ready(ready.take(), &mut progress).await?;
-                return self.pause(progress).await;
+            if threads <= 1
+                && let Some(order) = pending.take()
+            {
+                work.finish(order).await?;
             }
-            match self.source.poll(env.deadline(self.patience(&env, &progress))).await? {
-                polled @ (Polled::Records(_) | Polled::Batch(_)) => {
-                    let Some(chunk) = Chunk::of(polled) else { continue };
-                    progress.came(&chunk, env.monotonic());
-                    ready = self.decode_while_writing(&env, chunk, ready, &mut progress).await?;
-                }
-                Polled::Idle => self.write_ready(ready.take(), &mut progress).await?,
-                Polled::End => {
-                    self.write_ready(ready.take(), &mut progress).await?;
-                    return match self.at_end {
-                        AtEnd::Close => self.end(progress).await,
-                        AtEnd::Pause => self.pause(progress).await,
+            let why = match pending.take() {
+                None => work.read_and_write().await?,
+                Some(order) => work.read_and_write_while_committing(order).await?,
+            };
+            match why {
+                Why::Landed => {}
+                Why::Due => pending = Some(work.order(CheckpointKind::Data)),
+                Why::Stop => return work.pause().await,
+                Why::End => {
+                    return match at_end {
+                        AtEnd::Close => work.end().await,
+                        AtEnd::Pause => work.pause().await,
                     };
                 }
             }
-            if self.triggered(&env, &progress) || self.chain.tick_is_due(|| self.source.position()) {
-                self.write_ready(ready.take(), &mut progress).await?;
-                self.checkpoint(CheckpointKind::Data, &mut progress).await?;
+        }
+    }
+
+    async fn begin(self) -> Result<Work> {
+        let Coordinator { chain, mut source, lanes, dead_letters, triggers, commit_empty, threads, window_bytes, events, stop, .. } = self;
+        let (at, end) = (chain.offsets(), chain.stop().cloned());
+        source.seek(&at, end.as_ref()).await?;
+        let env = chain.env().clone();
+        let sinks = lanes.iter().map(|lane| lane.sink).collect();
+        let (lanes, decoders): (Vec<_>, Vec<_>) = lanes.into_iter().map(|lane| ((lane.sink, lane.watermark), lane.decoders)).unzip();
+        let window = Window::new(Limits::new(threads, window_bytes), sets(decoders));
+        let writing = Writing::begin(&chain, lanes, dead_letters, threads)?;
+        let since = Interval::new(env.monotonic());
+        let reader = Reader { env, source, triggers, commit_empty, stop, sinks, dead_letters, covered: Vec::new(), since, records: 0 };
+        Ok(Work { chain, reader, writing, window, commit_empty, events, report: Report::default() })
+    }
+}
+
+impl Work {
+    /// A new stretch of reading: rows of now belong to checkpoint `seq`.
+    fn open(&mut self, seq: u64) {
+        self.window.open();
+        self.writing.seq = seq;
+        self.reader.covered = self.chain.sinks.iter().map(|sink| sink.state.covered.clone()).collect();
+    }
+
+    /// Reads and writes until the next checkpoint is due.
+    async fn read_and_write(&mut self) -> Result<Why> {
+        self.open(self.chain.next_seq());
+        let Work { chain, reader, writing, window, .. } = self;
+        let (wrote, why) = join!(window.watched(writing.write(window)), window.watched(reader.read(window, Some(chain))));
+        wrote?;
+        why
+    }
+
+    /// The same, while a checkpoint is prepared, owned and committed. Whatever goes wrong in reading or writing, its commit is finished.
+    async fn read_and_write_while_committing(&mut self, order: Order) -> Result<Why> {
+        self.open(self.chain.next_seq() + 1);
+        let empty_too = self.commit_empty;
+        let Work { chain, reader, writing, window, .. } = self;
+        let (order_, window_) = (&order, &*window);
+        let committing = async move {
+            match window_.prepared().await {
+                Some(messages) => land(chain, order_, messages).await.inspect(|()| window_.set_landed()),
+                None => Ok(()),
             }
-        }
-    }
-
-    /// Until the next trigger, at most [`POLL`].
-    fn patience(&self, env: &Env, progress: &Progress) -> Duration {
-        if progress.records == 0 && !self.commit_empty {
-            return POLL; // no time triggers anything
-        }
-        let since = env.monotonic().saturating_sub(progress.since);
-        self.triggers.every.map_or(POLL, |every| every.saturating_sub(since).min(POLL))
-    }
-
-    fn triggered(&self, env: &Env, progress: &Progress) -> bool {
-        let now = env.monotonic();
-        let timed = self.triggers.every.is_some_and(|every| now.saturating_sub(progress.since) >= every);
-        let open = progress.first_write.is_some_and(|at| now.saturating_sub(at) >= OPEN_FILES);
-        let rows = self.triggers.rows.is_some_and(|rows| progress.records >= rows);
-        let bytes = self.triggers.bytes.is_some_and(|bytes| progress.bytes >= bytes);
-        (timed && (progress.records > 0 || self.commit_empty)) || open || rows || bytes
-    }
-
-    // ---- records to rows ------------------------------------------------------------------------------------------------------------
-
-    /// Decodes `chunk`; with threads, the chunk before is written at the same time and this one is returned.
-    async fn decode_while_writing(
-        &mut self,
-        env: &Env,
-        chunk: Chunk,
-        before: Option<Ready>,
-        progress: &mut Progress,
-    ) -> Result<Option<Ready>> {
-        let cuts = self.cuts(&chunk.records);
-        let mut decoders: Vec<Box<dyn Decoder>> = Vec::with_capacity(self.lanes.len());
-        for lane in &mut self.lanes {
-            decoders.push(std::mem::replace(&mut lane.decoder, Box::new(Away)));
-        }
-        let work = move || {
-            let decoded = decode_all(&mut decoders, &chunk, &cuts);
-            (decoders, chunk, decoded)
         };
-        let (decoders, chunk, decoded) = if self.threads > 1 {
-            let (done, written) = futures::join!(env.cpu(work), self.write_ready(before, progress));
-            written?;
-            done
-        } else {
-            self.write_ready(before, progress).await?;
-            work()
+        let writing = async {
+            let messages = writing.prepare(&order.written, empty_too).await?;
+            window.hand_over(messages);
+            writing.write(window).await
         };
-        for (lane, decoder) in self.lanes.iter_mut().zip(decoders) {
-            lane.decoder = decoder;
+        let (landed, wrote, why) = join!(window.watched(committing), window.watched(writing), window.watched(reader.read(window, None)));
+        landed?;
+        if self.window.landed() {
+            self.landed(order).await?;
         }
-        let ready = Ready { chunk, decoded: decoded? };
-        if self.threads > 1 {
-            return Ok(Some(ready));
-        }
-        self.write_ready(Some(ready), progress).await?;
-        Ok(None)
-    }
-
-    /// Per lane: the first record that its dead letters lack, and the first that its rows lack. What is below is settled.
-    fn cuts(&self, records: &Records) -> Vec<(usize, usize)> {
-        let first = |sink: usize| {
-            let covered = self.chain.sinks[sink].state.covered.offset(&records.origin.split);
-            records.offsets.partition_point(|o| *o < covered)
-        };
-        let dead = self.dead_letters.map(first);
-        self.lanes.iter().map(|lane| (dead.unwrap_or_else(|| first(lane.sink)), first(lane.sink))).collect()
-    }
-
-    /// Writes a decoded chunk into the sinks, its rejects into the dead letters.
-    async fn write_ready(&mut self, ready: Option<Ready>, progress: &mut Progress) -> Result<()> {
-        let Some(Ready { chunk, decoded }) = ready else { return Ok(()) };
-        let mut seen_undecodable = std::collections::BTreeSet::new();
-        for (i, output) in decoded.into_iter().enumerate() {
-            let sink = self.lanes[i].sink;
-            if let Some(batch) = output.batch.filter(|b| b.num_rows() > 0) {
-                self.write_rows(i, sink, &batch, progress).await?;
-            }
-            // A record that cannot be read at all is one dead letter, however many sinks there are.
-            let rejects: Vec<Reject> =
-                output.rejects.into_iter().filter(|r| r.stage != Stage::Decode || seen_undecodable.insert(r.index)).collect();
-            if !rejects.is_empty() {
-                self.write_rejects(&chunk, &rejects, sink, progress).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn write_rows(&mut self, lane: usize, sink: usize, batch: &RecordBatch, progress: &mut Progress) -> Result<()> {
-        let target = &mut self.chain.sinks[sink];
-        if let Some(watermark) = &self.lanes[lane].watermark {
-            target.state.watermark = target.state.watermark.max(watermark.of(batch)?);
-        }
-        target.sink.write(batch).await?;
-        progress.written[sink] = true;
-        progress.report.rows += batch.num_rows() as u64;
-        Ok(())
-    }
-
-    async fn write_rejects(&mut self, chunk: &Chunk, rejects: &[Reject], sink: usize, progress: &mut Progress) -> Result<()> {
-        let first = &rejects[0];
-        let records = &chunk.records;
-        let Some(dead) = self.dead_letters else {
-            return Err(Error::data(words(first)).at(records.place(first.index)).hint(
-                "mend the record, or name a table for such records under `dead_letter:`; nothing after the last checkpoint was committed",
-            ));
-        };
-        let several = self.lanes.len() > 1;
-        for undecodable in [true, false] {
-            let some: Vec<Reject> = rejects.iter().filter(|r| (r.stage == Stage::Decode) == undecodable).cloned().collect();
-            if some.is_empty() {
-                continue;
-            }
-            let stamp = Stamp {
-                pipeline: &self.chain.greatest().pipeline,
-                seq: self.chain.next_seq(),
-                sink: (several && !undecodable).then_some(self.chain.sinks[sink].url.as_str()),
-                time_ms: self.chain.env().now_ms(),
-                run: &self.chain.writer.run,
-            };
-            let (records, some) = chunk.rejected(&some);
-            let batch = dead_letters::batch(&records, &some, &stamp)?;
-            self.chain.sinks[dead].sink.write(&batch).await?;
-        }
-        progress.written[dead] = true;
-        for reject in rejects {
-            *progress.dead.entry(reject.stage.as_str()).or_default() += 1;
-        }
-        progress.first_dead.get_or_insert_with(|| format!("{}: {}", records.place(first.index), words(first)));
-        Ok(())
+        wrote?;
+        why
     }
 
     // ---- checkpoints ----------------------------------------------------------------------------------------------------------------
 
-    async fn checkpoint(&mut self, kind: CheckpointKind, progress: &mut Progress) -> Result<()> {
-        let mut messages: Vec<Option<Vec<Message>>> = Vec::with_capacity(self.chain.sinks.len());
-        let empty_too = kind == CheckpointKind::End || self.commit_empty;
-        for (i, sink) in self.chain.sinks.iter_mut().enumerate() {
-            let prepared = if progress.written[i] { sink.sink.prepare().await? } else { Vec::new() };
-            messages.push((!prepared.is_empty() || empty_too).then_some(prepared));
+    /// Decides on a checkpoint of everything that was read: it is all written, nothing is in the window.
+    fn order(&mut self, kind: CheckpointKind) -> Order {
+        self.reader.since = Interval::new(self.reader.env.monotonic());
+        Order { kind, position: self.reader.source.position(), written: self.writing.take_written() }
+    }
+
+    /// Prepares, owns and commits a checkpoint while nothing else happens.
+    async fn finish(&mut self, order: Order) -> Result<()> {
+        let empty_too = order.kind == CheckpointKind::End || self.commit_empty;
+        let messages = self.writing.prepare(&order.written, empty_too).await?;
+        land(&mut self.chain, &order, messages).await?;
+        self.landed(order).await?;
+        self.reader.since.restart(self.reader.env.monotonic());
+        Ok(())
+    }
+
+    /// A checkpoint is committed everywhere.
+    async fn landed(&mut self, order: Order) -> Result<()> {
+        self.reader.source.committed(&order.position).await?;
+        let Written { dead: stages, first_dead, .. } = order.written;
+        let records = stages.values().sum();
+        self.report.dead_letters += records;
+        if let Some(first) = first_dead {
+            self.events.tell(Event::DeadLetters { records, stages, first });
         }
-        let position = self.source.position();
-        let has_messages = messages.iter().any(Option::is_some);
-        let owned = self.chain.write(kind, position.clone(), messages).await?;
-        self.chain.env().clone().yield_once().await;
-        self.chain.commit(owned).await?;
-        self.source.committed(&position).await?;
-        if let Some(first) = progress.first_dead.take() {
-            let stages = progress.dead.clone();
-            self.events.tell(Event::DeadLetters { records: stages.values().sum(), stages, first });
-        }
-        progress.next(self.chain.env().monotonic(), has_messages);
-        self.chain.env().clone().yield_once().await;
+        self.report.checkpoints += u64::from(self.chain.greatest().has_messages());
+        self.reader.env.yield_once().await;
         Ok(())
     }
 
     /// End of input: `end`, landed everywhere, then `closed`.
-    async fn end(mut self, mut progress: Progress) -> Result<Report> {
-        self.checkpoint(CheckpointKind::End, &mut progress).await?;
+    async fn end(mut self) -> Result<Report> {
+        let order = self.order(CheckpointKind::End);
+        self.finish(order).await?;
         let offsets: Offsets = self.chain.greatest().offsets.clone();
         self.chain.write_closed(offsets).await?;
-        progress.report.closed = true;
-        Ok(progress.report)
+        Ok(Report { closed: true, ..self.report() })
     }
 
     /// Checkpoints what is new and leaves the lineage open. A stop is not end of input.
-    async fn pause(mut self, mut progress: Progress) -> Result<Report> {
-        if progress.records > 0 || !self.chain.offsets.covers(&self.source.position()) {
-            self.checkpoint(CheckpointKind::Data, &mut progress).await?;
+    async fn pause(mut self) -> Result<Report> {
+        if self.reader.since.records > 0 || !self.chain.offsets.covers(&self.reader.source.position()) {
+            let order = self.order(CheckpointKind::Data);
+            self.finish(order).await?;
         }
-        Ok(progress.report)
+        Ok(self.report())
     }
+
+    fn report(&self) -> Report {
+        Report { records: self.reader.records, rows: self.writing.rows, ..self.report.clone() }
+    }
+}
+
+/// Owns a checkpoint and commits it in every sink.
+async fn land(chain: &mut Chain, order: &Order, messages: Messages) -> Result<()> {
+    for (sink, watermark) in chain.sinks.iter_mut().zip(&order.written.watermarks) {
+        sink.state.watermark = sink.state.watermark.max(*watermark);
+    }
+    let owned = chain.write(order.kind, order.position.clone(), messages).await?;
+    chain.env().clone().yield_once().await;
+    chain.commit(owned).await?;
+    Ok(())
+}
+
+/// From each lane's decoders to sets of one for each lane.
+fn sets(decoders: Vec<Vec<Box<dyn Decoder>>>) -> Vec<Decoders> {
+    let mut lanes: Vec<_> = decoders.into_iter().map(Vec::into_iter).collect();
+    std::iter::from_fn(|| lanes.iter_mut().map(Iterator::next).collect::<Option<Decoders>>().filter(|set| !set.is_empty())).collect()
 }
 
 /// Takes a fenced error and waits, so that a supervisor that restarts at once does not make two processes fence each other in turns.
@@ -347,71 +294,4 @@ pub async fn wait_if_fenced<T>(result: Result<T>, env: &Env, interval: Duration)
         env.sleep(interval).await;
     }
     result
-}
-
-impl Progress {
-    fn new(sinks: usize, now: Duration) -> Self {
-        Progress {
-            report: Report::default(),
-            since: now,
-            first_write: None,
-            records: 0,
-            bytes: 0,
-            written: vec![false; sinks],
-            dead: BTreeMap::new(),
-            first_dead: None,
-        }
-    }
-    fn came(&mut self, chunk: &Chunk, now: Duration) {
-        self.records += chunk.len() as u64;
-        self.report.records += chunk.len() as u64;
-        self.bytes += chunk.bytes();
-        self.first_write.get_or_insert(now);
-    }
-    fn next(&mut self, now: Duration, has_messages: bool) {
-        self.report.dead_letters += self.dead.values().sum::<u64>();
-        self.report.checkpoints += u64::from(has_messages);
-        *self = Progress { report: std::mem::take(&mut self.report), ..Progress::new(self.written.len(), now) };
-    }
-}
-
-/// `stage: error`.
-fn words(reject: &Reject) -> String {
-    match &reject.field {
-        Some(field) if !reject.error.contains(field.as_str()) => format!("{} ({field}): {}", reject.stage.as_str(), reject.error),
-        _ => format!("{}: {}", reject.stage.as_str(), reject.error),
-    }
-}
-
-/// Decodes a chunk for every lane. Below a lane's second cut its rows are settled and only rejects count; below the first, nothing does.
-fn decode_all(decoders: &mut [Box<dyn Decoder>], chunk: &Chunk, cuts: &[(usize, usize)]) -> Result<Vec<LaneOutput>> {
-    let mut all = Vec::with_capacity(decoders.len());
-    for (decoder, (dead, rows)) in decoders.iter_mut().zip(cuts) {
-        let mut output = LaneOutput { batch: None, rejects: Vec::new() };
-        if dead < rows {
-            output.rejects = shifted(chunk.slice(*dead, *rows).decode(decoder.as_mut())?.rejects, *dead);
-        }
-        if *rows < chunk.len() {
-            let whole = *rows == 0;
-            let Decoded { batch, rejects } =
-                if whole { chunk.decode(decoder.as_mut())? } else { chunk.slice(*rows, chunk.len()).decode(decoder.as_mut())? };
-            output.batch = Some(batch);
-            output.rejects.extend(shifted(rejects, *rows).into_iter().filter(|r| r.index >= *dead));
-        }
-        all.push(output);
-    }
-    Ok(all)
-}
-
-fn shifted(rejects: Vec<Reject>, by: usize) -> Vec<Reject> {
-    rejects.into_iter().map(|r| Reject { index: r.index + by, ..r }).collect()
-}
-
-/// Stands in for a decoder that is at work on another thread.
-struct Away;
-
-impl Decoder for Away {
-    fn decode(&mut self, _: &Records) -> Result<Decoded> {
-        Err(Error::internal("the decoder is at work elsewhere"))
-    }
 }

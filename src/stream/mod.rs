@@ -4,23 +4,27 @@
 //!
 #![doc = concat!("```\n", include_str!("../../examples/own_loop.rs"), "\n```")]
 //!
-//! Read in this order: `checkpoint` (the object), `decide` (pure), `ledger` (the objects on the store), `start`, `chain`, `coordinator`.
+//! Read in this order: `checkpoint` (the object), `decide` (pure), `ledger` (the objects on the store), `start`, `chain`, `coordinator` with `reading`, `window` and `writing`.
 
 mod chain;
 pub mod checkpoint;
 pub mod coordinator;
 pub mod dead_letters;
 pub mod decide;
+mod decoding;
 mod event;
 mod ledger;
 mod library;
 mod properties;
+mod reading;
 mod registered;
 mod sinks;
 mod start;
 #[cfg(test)]
 mod tests;
 pub mod watermark;
+mod window;
+mod writing;
 
 pub use self::chain::{Chain, ChainOptions, Committed, Configured, Owned};
 pub use self::event::{Event, Events};

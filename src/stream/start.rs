@@ -534,12 +534,11 @@ impl Start<'_> {
     async fn chain(&self, greatest: Written, sinks: Vec<(String, Box<dyn Sink>, SinkState)>, resumed: bool) -> Result<Chain> {
         let seqs = self.ledger.still_greatest(greatest.checkpoint.seq).await?;
         let env = self.ledger.store().env();
-        let user = greatest.checkpoint.user.clone();
         let mut with_messages = BTreeSet::new();
         for written in self.ledger.history(&greatest).await?.iter().filter(|w| w.checkpoint.has_messages()) {
             with_messages.insert(written.checkpoint.seq);
         }
-        let mut chain = Chain {
+        let chain = Chain {
             last_written: env.monotonic(),
             offsets: greatest.checkpoint.offsets.clone(),
             stop: greatest.checkpoint.stop.clone(),
@@ -555,9 +554,6 @@ impl Start<'_> {
             resumed,
             pending: false,
         };
-        for sink in &mut chain.sinks {
-            sink.sink.begin(&user)?;
-        }
         Ok(chain)
     }
 }

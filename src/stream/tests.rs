@@ -9,5 +9,6 @@ mod going_back;
 mod hostile;
 mod kills;
 mod lost_chain;
+mod overlap;
 mod pins;
 mod twins;

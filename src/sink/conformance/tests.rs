@@ -1,6 +1,7 @@
 //! The suite on a table, and on sinks that break one promise each.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arrow::array::Int64Array;
@@ -21,6 +22,7 @@ enum Fault {
     NeverCloses,
     VisibleAtPrepare,
     ForgetsOthers,
+    DropsMeanwhile,
 }
 
 struct TableBench {
@@ -33,6 +35,7 @@ struct Faulty {
     fault: Fault,
     table: Table,
     lies: u64,
+    committed: Arc<AtomicBool>,
 }
 
 impl TableBench {
@@ -48,7 +51,7 @@ impl Bench for TableBench {
         let spec = TableSpec::paimon([Field::parse(0, "id", "BIGINT NOT NULL")?]);
         let table = Table::open_or_create_in(self.store.clone(), &spec).await?;
         let inner = TableSink::new(table.clone(), Duration::from_secs(10));
-        Ok(Box::new(Faulty { inner, fault: self.fault, table, lies: 100 }))
+        Ok(Box::new(Faulty { inner, fault: self.fault, table, lies: 100, committed: Arc::default() }))
     }
     fn rows(&self, rows: usize) -> RecordBatch {
         let ids: Int64Array = (0..rows as i64).collect::<Vec<_>>().into();
@@ -61,24 +64,43 @@ impl Bench for TableBench {
     }
 }
 
+/// A writer that shows what it prepares.
+struct FaultyRows {
+    inner: Box<dyn SinkWriter>,
+    fault: Fault,
+    table: Table,
+    user: CommitUser,
+    committed: Arc<AtomicBool>,
+}
+
 #[async_trait]
-impl Sink for Faulty {
-    fn begin(&mut self, user: &CommitUser) -> Result<()> {
-        self.inner.begin(user)
-    }
+impl SinkWriter for FaultyRows {
     async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.fault == Fault::DropsMeanwhile && self.committed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.inner.write(batch).await
     }
     async fn prepare(&mut self) -> Result<Vec<Message>> {
         let messages = self.inner.prepare().await?;
         if self.fault == Fault::VisibleAtPrepare && !messages.is_empty() {
             let read: Vec<crate::format::CommitMessage> = messages.iter().map(|m| m.read().unwrap()).collect();
-            let user = read[0].user.clone();
-            self.table.new_commit(&user).commit(1, read).await?;
+            self.table.new_commit(&self.user).commit(1, read).await?;
         }
         Ok(messages)
     }
+}
+
+#[async_trait]
+impl Sink for Faulty {
+    fn begin(&self, user: &CommitUser) -> Result<Box<dyn SinkWriter>> {
+        let inner = self.inner.begin(user)?;
+        self.committed.store(false, Ordering::Relaxed);
+        let (table, committed) = (self.table.clone(), self.committed.clone());
+        Ok(Box::new(FaultyRows { inner, fault: self.fault, table, user: user.clone(), committed }))
+    }
     async fn commit(&mut self, commit: &SinkCommit) -> Result<Outcome> {
+        self.committed.store(true, Ordering::Relaxed);
         let outcome = self.inner.commit(commit).await;
         if self.fault == Fault::ForgetsDigest && outcome.is_err() && commit.digest == digest(-7) {
             return Ok(Outcome { already: true, floor: commit.floor.clone(), last: Some(commit.identifier) });
@@ -143,6 +165,7 @@ async fn a_table_keeps_every_promise_of_a_sink() {
 async fn a_broken_promise_is_named() {
     for (fault, said) in [
         (Fault::VisibleAtPrepare, "after prepare"),
+        (Fault::DropsMeanwhile, "after the commit of the rows that were written meanwhile"),
         (Fault::LandsTwice, "after the same commit again"),
         (Fault::ForgetsDigest, "the same identifier of another checkpoint"),
         (Fault::NeverCloses, "a commit of a closed lineage"),

@@ -399,7 +399,7 @@ async fn live(world: World, life: Arc<Life>, setup: Setup, events: Events, stop:
     let schemas = spec().schema().to_arrow();
     let lanes = setup.sinks.iter().enumerate().map(|(i, (_, keep))| Lane {
         sink: i,
-        decoder: Box::new(ToIds { schema: schemas.clone(), keep: *keep }),
+        decoders: vec![Box::new(ToIds { schema: schemas.clone(), keep: *keep })],
         watermark: None,
     });
     let coordinator = Coordinator {
@@ -410,7 +410,8 @@ async fn live(world: World, life: Arc<Life>, setup: Setup, events: Events, stop:
         triggers: setup.triggers,
         at_end: setup.at_end,
         commit_empty: setup.commit_empty,
-        threads: 1,
+        threads: 2,
+        window_bytes: usize::MAX,
         events,
         stop,
     };

@@ -323,7 +323,7 @@ async fn live(life: Life, setup: Setup) -> Result<Report> {
     for (i, (name, partitioned)) in setup.sinks.iter().enumerate() {
         let table = Table::open_or_create_in(life.store(name), &spec(*partitioned)).await?;
         let decoder = Box::new(ToRows { schema: table.schema().to_arrow(), dead: setup.dead });
-        lanes.push(Lane { sink: i, decoder, watermark: None });
+        lanes.push(Lane { sink: i, decoders: vec![decoder], watermark: None });
         configured.push(Configured { role: Role::Sink, sink: Box::new(TableSink::new(table, Duration::from_secs(20))) as Box<dyn Sink> });
     }
     if setup.dead {
@@ -352,6 +352,7 @@ async fn live(life: Life, setup: Setup) -> Result<Report> {
         at_end: setup.at_end,
         commit_empty: setup.commit_empty,
         threads: 1,
+        window_bytes: usize::MAX,
         events: Events::ignored(),
         stop: Stop::default(),
     };
