@@ -246,7 +246,10 @@ fn main() {
     broker.fill(messages, &file);
     let bytes = std::fs::metadata(&file).unwrap().len() / messages;
     println!("{messages} messages of {bytes} bytes in {PARTITIONS} partitions; CPU seconds per million messages");
-    println!("{:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>9} {:>10}", "consume", "decode", "encode", "sum", "pipeline", "ratio", "peak MiB", "wall s");
+    println!(
+        "{:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>9} {:>10}",
+        "consume", "decode", "encode", "sum", "pipeline", "ratio", "peak MiB", "wall s"
+    );
     for _ in 0..rounds {
         let run = |name| part(name, &broker.address, &file, messages);
         let (consume, decode, both, pipeline) = (run("consume"), run("decode"), run("decode+encode"), run("pipeline"));

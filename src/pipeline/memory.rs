@@ -53,7 +53,7 @@ impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = |bytes: usize| {
             let kib = bytes >> 10;
-            if kib % 1024 == 0 { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
+            if kib.is_multiple_of(1024) { format!("{} MiB", kib >> 10) } else { format!("{kib} KiB") }
         };
         write!(f, "memory {}: ", size(self.total))?;
         if self.consumer > 0 {

@@ -9,6 +9,7 @@ use arrow::array::{AsArray as _, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use crate::decode::{Decoded, Decoder};
@@ -126,6 +127,7 @@ struct Slow {
 }
 
 impl Decoder for Slow {
+    #[expect(clippy::disallowed_methods, reason = "work for a while")]
     fn decode(&mut self, records: &Records) -> Result<Decoded> {
         let ids: Vec<i64> = (0..records.len()).map(|i| std::str::from_utf8(records.value(i)).unwrap().trim().parse().unwrap()).collect();
         if self.falling {
@@ -201,7 +203,11 @@ impl Default for Setup {
     }
 }
 
-async fn run(stage: Arc<Stage>, name: &str, setup: Setup, stop: Stop) -> Result<Report> {
+fn run(stage: Arc<Stage>, name: &'static str, setup: Setup, stop: Stop) -> BoxFuture<'static, Result<Report>> {
+    Box::pin(run_on(stage, name, setup, stop))
+}
+
+async fn run_on(stage: Arc<Stage>, name: &'static str, setup: Setup, stop: Stop) -> Result<Report> {
     let env = stage.env.clone();
     let mut source = Box::new(Chunks { stage: stage.clone(), chunks: setup.chunks, ends: setup.ends, next: 0 });
     let store = Store::open(&format!("memory://overlap-{name}/c"), &env, StoreOptions::default())?;
@@ -235,7 +241,7 @@ async fn run(stage: Arc<Stage>, name: &str, setup: Setup, stop: Stop) -> Result<
 }
 
 /// The run beside the test's own steps.
-async fn beside<T>(run: impl Future<Output = Result<Report>>, steps: impl Future<Output = T>) -> (Result<Report>, T) {
+async fn beside<T>(run: BoxFuture<'static, Result<Report>>, steps: impl Future<Output = T>) -> (Result<Report>, T) {
     futures::join!(run, steps)
 }
 
