@@ -108,7 +108,7 @@ fn a_compacted_topic_is_read_as_it_is_gaps_and_all() {
     ];
     broker.create_topic("compacted", 1, &configs);
     // Every tenth key comes once, the others again and again.
-    let key = |round: u64, i: u64| if i % 10 == 0 { format!("once-{round}-{i}") } else { format!("k{}", i % 20) };
+    let key = |round: u64, i: u64| if i.is_multiple_of(10) { format!("once-{round}-{i}") } else { format!("k{}", i % 20) };
     let write = move |round: u64| {
         let messages = (0..200).map(move |i| Message::new(format!("{{\"id\": {}}}", round * 1000 + i)).key(key(round, i)));
         broker.produce("compacted", 0, messages);

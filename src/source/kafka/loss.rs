@@ -48,7 +48,7 @@ pub(super) fn look(lookup: &Lookup<'_>, split: &Split, next: u64) -> Result<(u64
     }
     let partition = (split.topic.clone(), split.partition);
     let at = At::from([(partition.clone(), next)]);
-    bounds(lookup, &[partition.clone()], &at)?.remove(&partition).ok_or_else(|| Error::internal("Kafka left a partition out"))
+    bounds(lookup, std::slice::from_ref(&partition), &at)?.remove(&partition).ok_or_else(|| Error::internal("Kafka left a partition out"))
 }
 
 /// First offset and end of each partition. Where one of `at` lies beyond the end of what is committed, its end is the end of all.
