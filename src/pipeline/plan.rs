@@ -224,7 +224,7 @@ fn part(i: usize, sink: &SinkSpec, specs: &[ColumnSpec], error: &Error) -> Strin
 
 /// The first records, read through a second reader: the run's own source is not touched.
 async fn sample(file: &PipelineFile, env: &Env) -> Result<Vec<Chunk>> {
-    let mut source = sources::open_for_a_look(file, env)?;
+    let mut source = sources::open_for_a_sample(file, env)?;
     let resolved = source.resolve(None).await?;
     source.seek(&resolved.start, resolved.stop.as_ref()).await?;
     let deadline = env.deadline(SAMPLE_PATIENCE);
@@ -283,7 +283,10 @@ impl Plan {
         };
         let mut source = sources::open(file, env, Some(Arc::new(ledger.clone())), None)?;
         let resolved = source.resolve(greatest.as_ref().map(|_| &from)).await?;
-        lines.extend(splits(&resolved.start, resolved.stop.as_ref()));
+        match source.plan() {
+            words if words.is_empty() => lines.extend(splits(&resolved.start, resolved.stop.as_ref())),
+            words => lines.extend(words),
+        }
         let sample = match planned.sample {
             known if !known.is_empty() => known,
             _ => sample(file, env).await?,

@@ -150,6 +150,7 @@ impl Pipeline {
             chain: ChainOptions { keep: file.checkpoint.keep as usize, patience: timeout },
             options: self.options.clone(),
             start: sources::start_text(file),
+            until: sources::stop_text(file),
             opener: &OpenTables { env: env.clone(), timeout, store },
         };
         let Some(chain) = start.run(configured, source.as_mut()).await? else {

@@ -66,6 +66,24 @@ pub(crate) fn open_for_a_look(file: &PipelineFile, env: &Env) -> Result<Box<dyn 
     }
 }
 
+/// The same again, for its first records; those of topics that are to be read from their end are the last that are there.
+pub(crate) fn open_for_a_sample(file: &PipelineFile, env: &Env) -> Result<Box<dyn Source>> {
+    #[cfg(feature = "kafka")]
+    if let SourceKind::Kafka(k) = &file.source.kind {
+        let mut options = kafka(file, k);
+        options.stop = KafkaStop::End;
+        if options.start == KafkaStart::Latest {
+            options.start = KafkaStart::Newest(SAMPLE_OF_A_PARTITION);
+        }
+        return Ok(Box::new(KafkaSource::new(env.clone(), options, notices(None))?));
+    }
+    open_for_a_look(file, env)
+}
+
+/// So many offsets before its end a sample begins in each partition.
+#[cfg(feature = "kafka")]
+const SAMPLE_OF_A_PARTITION: u64 = 500;
+
 #[cfg(feature = "kafka")]
 fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
     use super::file::{KafkaStart as Start, KafkaStop as Stop, OnDataLoss, Topics};
@@ -145,5 +163,14 @@ pub(crate) fn start_text(file: &PipelineFile) -> String {
         SourceKind::Files(_) => "files".to_owned(),
         SourceKind::Stdin => "stdin".to_owned(),
         SourceKind::Generate(_) => "generate".to_owned(),
+    }
+}
+
+/// What decides where a lineage stops. When it changes, an open lineage gets another stop.
+pub(crate) fn stop_text(file: &PipelineFile) -> String {
+    match &file.source.kind {
+        SourceKind::Kafka(kafka) => format!("{:?}", kafka.stop).to_lowercase(),
+        // What is there at the start, and for ever when watched: neither is a choice of the moment.
+        SourceKind::Files(_) | SourceKind::Stdin | SourceKind::Generate(_) => String::new(),
     }
 }

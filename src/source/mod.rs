@@ -348,6 +348,10 @@ pub trait Source: Send {
     fn status(&self) -> Option<Arc<Status>> {
         None
     }
+    /// Where each split begins and ends after the last `resolve`, and why, in words; empty: nothing but the offsets can be said.
+    fn plan(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Does `(split, offset)` always give the same record? A source that says no (stdin) makes the pipeline at-least-once.
     fn replayable(&self) -> bool {
         true

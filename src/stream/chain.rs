@@ -81,6 +81,8 @@ pub struct Chain {
     pub(crate) greatest: Written,
     pub(crate) offsets: Offsets,
     pub(crate) stop: Option<Offsets>,
+    /// What `stop:` says, in words; see [`Checkpoint::until`].
+    pub(crate) until: String,
     pub(crate) sinks: Vec<ChainSink>,
     /// Seqs on the store, as of the last listing.
     pub(crate) seqs: Vec<u64>,
@@ -200,6 +202,7 @@ impl Chain {
             offsets,
             stop: self.stop.clone(),
             start: before.start.clone(),
+            until: self.until.clone(),
             from: None,
             close: None,
             resolved: self.resolved.clone(),

@@ -50,6 +50,9 @@ pub struct Checkpoint {
     /// What the pipeline's `start:` said when the lineage began.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub start: String,
+    /// What the pipeline's `stop:` said when `stop` was resolved; empty where there is no choice.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub until: String,
     /// An `open` that goes back: to what, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<From>,

@@ -193,5 +193,11 @@ pub fn anything_to_read(start: &Offsets, stop: Option<&Offsets>) -> bool {
     stop.is_none_or(|stop| !start.covers(stop))
 }
 
+/// Does the stop that this checkpoint of an open lineage names still hold? Not when it is reached, nor when the pipeline says another one
+/// now: somebody drains a pipeline that ran for ever, or lets it go on.
+pub fn stop_stands(checkpoint: &Checkpoint, until: &str) -> bool {
+    checkpoint.until == until && anything_to_read(&checkpoint.offsets, checkpoint.stop.as_ref())
+}
+
 #[cfg(test)]
 mod tests;

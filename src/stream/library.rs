@@ -45,6 +45,7 @@ impl Chain {
             chain: options,
             options: StartOptions::default(),
             start: String::new(),
+            until: String::new(),
             opener: &OpenTables { env: env.clone(), timeout, store: StoreOptions::default() },
         };
         let chain = begin.run(configured, &mut OnlyStart(start)).await?;

@@ -11,7 +11,7 @@ use crate::sink::{CloseUser, ClosedAt, Outcome, Registration, Resolution, Sink};
 use crate::source::{Offsets, Source};
 use crate::stream::chain::{Chain, ChainOptions, ChainSink, Configured, Finish};
 use crate::stream::checkpoint::{Checkpoint, CheckpointKind, Close, CloseEntry, ClosedSinks, From, FromMode, SinkEntry, VERSION, Writer};
-use crate::stream::decide::{Asked, First, Greatest, SinkState, Then, after, after_close, anything_to_read, start};
+use crate::stream::decide::{Asked, First, Greatest, SinkState, Then, after, after_close, anything_to_read, start, stop_stands};
 use crate::stream::event::{Event, Events};
 use crate::stream::ledger::{Ledger, Written};
 use crate::stream::properties::{Context, identity};
@@ -55,6 +55,8 @@ pub struct Start<'a> {
     pub options: StartOptions,
     /// What the pipeline's `start:` says; a change is refused.
     pub start: String,
+    /// What the pipeline's `stop:` says; when that has changed, the stop of an open lineage is resolved anew. Empty: it has no choice.
+    pub until: String,
     /// Opens sinks by what a checkpoint says.
     pub opener: &'a dyn OpenSink,
 }
@@ -343,12 +345,14 @@ impl Start<'_> {
         mut sinks: Sinks,
         source: &mut dyn Source,
     ) -> Result<Chain> {
-        let reached = !anything_to_read(&written.checkpoint.offsets, written.checkpoint.stop.as_ref());
         let mut stop = written.checkpoint.stop.clone();
-        if reached {
+        if !stop_stands(&written.checkpoint, &self.until) {
             stop = source.resolve(Some(&written.checkpoint.offsets)).await?.stop;
         }
-        let mut changed = stop != written.checkpoint.stop || !sinks.moved.is_empty() || written.checkpoint.close.is_some();
+        let mut changed = stop != written.checkpoint.stop
+            || self.until != written.checkpoint.until
+            || !sinks.moved.is_empty()
+            || written.checkpoint.close.is_some();
         changed |= !self.options.resolve.is_empty();
         if self.let_go_of_dropped(&written.checkpoint, &sinks).await? {
             states.retain(|url, _| sinks.configured.contains_key(url));
@@ -369,7 +373,7 @@ impl Start<'_> {
         let offsets = written.checkpoint.offsets.clone();
         let taken = sinks.take_all(&states);
         let mut chain = self.chain(written, taken, true).await?;
-        chain.stop = stop;
+        (chain.stop, chain.until) = (stop, self.until.clone());
         if changed {
             let none = chain.sinks.iter().map(|_| None).collect();
             // Sinks stand at different places now; the least of them is where the source goes, and nothing between is settled for all.
@@ -486,6 +490,7 @@ impl Start<'_> {
             offsets,
             stop,
             start: self.start.clone(),
+            until: self.until.clone(),
             from: None,
             close: None,
             resolved: BTreeMap::new(),
@@ -542,6 +547,7 @@ impl Start<'_> {
             last_written: env.monotonic(),
             offsets: greatest.checkpoint.offsets.clone(),
             stop: greatest.checkpoint.stop.clone(),
+            until: greatest.checkpoint.until.clone(),
             ledger: self.ledger.clone(),
             options: self.chain.clone(),
             writer: self.writer.clone(),

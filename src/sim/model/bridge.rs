@@ -95,6 +95,7 @@ fn checkpoint(c: &world::Checkpoint, tables: usize) -> Checkpoint {
         offsets: offsets(c.offsets),
         stop: None,
         start: String::new(),
+        until: String::new(),
         from: None,
         close: None,
         resolved: Default::default(),

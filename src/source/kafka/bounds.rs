@@ -56,7 +56,7 @@ impl KafkaSource {
             let options = lookup.options.to_the_end();
             let (client, _) = client::connect(&options, Purpose::Lookup, None)?;
             client::greet(&client, &options)?;
-            let lookup = Lookup { client: &client, options: &options };
+            let lookup = Lookup { client: &client, options: &options, patience: lookup.patience };
             let partitions = lookup.all()?;
             let (first, end) = (lookup.earliest(&partitions)?, lookup.ends(&partitions)?);
             let group = lookup.committed(&partitions, options.group_id())?;

@@ -8,8 +8,7 @@ use rdkafka::ClientConfig;
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::login::Login;
 use super::options::{KafkaOptions, KafkaTopics};
@@ -33,6 +32,8 @@ pub(super) enum Purpose {
     Feed { partitions: usize },
     /// Asks for topics and offsets.
     Lookup,
+    /// Asks for topics, and for ends as lag tools see them: also of what is in open transactions.
+    Watch,
 }
 
 /// What the client told since it was last asked.
@@ -44,8 +45,6 @@ pub(super) struct Told {
     pub(super) token: Option<Error>,
     /// What a connection that was closed without a word may mean.
     pub(super) hint: Option<String>,
-    /// Answers to commits of group offsets.
-    pub(super) commits: Vec<KafkaResult<()>>,
 }
 
 /// Takes what the client tells, on whatever thread that happens, and gives it tokens.
@@ -123,11 +122,7 @@ impl ClientContext for Context {
     }
 }
 
-impl ConsumerContext for Context {
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        self.change(|told| told.commits.push(result));
-    }
-}
+impl ConsumerContext for Context {}
 
 /// `Invalid` when a property is none, does not fit, or would break what the source promises. Reads the files of secrets.
 pub(super) fn check(options: &KafkaOptions) -> Result<()> {
@@ -181,6 +176,7 @@ fn config(options: &KafkaOptions, purpose: Purpose) -> Result<ClientConfig> {
         // A connection that is closed without a word is only logged.
         Purpose::Lookup if options.properties.contains_key("debug") => drop(config.set("log.connection.close", "true")),
         Purpose::Lookup => drop(config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info)),
+        Purpose::Watch => drop(config.set("isolation.level", "read_uncommitted")),
     }
     Ok(config)
 }

@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{CommitMode, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, Context, Purpose};
 use super::errors;
 use super::options::KafkaOptions;
-use super::raw::{self, Queue};
+use super::raw::{self, Commits, Queue};
 use super::refusal;
 use super::resolve::Lookup;
+use super::topics::ANSWER;
 use super::waiting::{Limits, Waiting};
 use super::{Notice, Notices, Split, ids, loss};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::source::Status;
 
 /// The longest wait for a record, or for room: what the client tells is heard so often.
 const TURN: Duration = Duration::from_millis(50);
@@ -30,6 +32,15 @@ const TELL: Duration = Duration::from_secs(30);
 /// How long the last answer to a commit of group offsets is waited for.
 const LAST_COMMIT: Duration = Duration::from_secs(3);
 
+/// What the thread is given.
+pub(super) struct FeedStart {
+    pub(super) env: Env,
+    pub(super) options: Arc<KafkaOptions>,
+    pub(super) splits: Vec<Split>,
+    pub(super) notices: Notices,
+    pub(super) status: Arc<Status>,
+}
+
 /// A handle to the thread; ends it when dropped.
 pub(super) struct Feed {
     pub(super) waiting: Arc<Waiting>,
@@ -37,15 +48,11 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Starts it: `splits` are read from where they stand.
-    pub(super) fn start(env: Env, options: Arc<KafkaOptions>, splits: Vec<Split>, notices: Notices) -> Result<Feed> {
+    /// Starts it: the splits are read from where they stand.
+    pub(super) fn start(start: FeedStart) -> Result<Feed> {
         let waiting = Arc::new(Waiting::default());
-        let reader = Reader::new(env, options, splits, notices, waiting.clone())?;
-        let run = move || reader.run();
-        // The consumer must be polled while the loop waits for a store, or for a full pipeline: that is a thread of its own. Under simulation
-        // there is no Kafka.
-        let thread = std::thread::Builder::new().name("kafka".to_owned()).spawn(run);
-        let thread = thread.map_err(|e| Error::unavailable("no thread could be started to read Kafka").because(e))?;
+        let reader = Reader::new(start, waiting.clone())?;
+        let thread = spawn("kafka-feed", move || reader.run())?;
         Ok(Feed { waiting, thread })
     }
 }
@@ -58,6 +65,13 @@ impl Drop for Feed {
             self.waiting.wait_for_room(TURN);
         }
     }
+}
+
+/// A thread of the source; whoever starts it tells it to end. The consumer must be polled while the loop waits for a store, or for a full pipeline,
+/// and the ends of partitions are looked at meanwhile. Under simulation there is no Kafka.
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|e| Error::unavailable("no thread could be started to read Kafka").because(e))
 }
 
 struct Reader {
@@ -77,30 +91,39 @@ struct Reader {
     /// Splits whose stop is not reached.
     left: usize,
     bounded: bool,
-    commits_out: usize,
+    commits: Commits,
+    commit_out: bool,
     commit_next: Option<Vec<(usize, u64)>>,
     commit_failed: bool,
     trouble_told: Option<Duration>,
+    status: Arc<Status>,
 }
 
 /// A split, as far as this thread is concerned.
 struct Reading {
     split: Split,
+    name: String,
     next: u64,
     done: bool,
     /// Where librdkafka says that it stands after it handed an error out: one more than the truth.
     phantom: Option<u64>,
     /// Where it stands is not in the partition; nothing comes until that is cleared up.
     astray: bool,
+    /// Everything that is there was read, as far as is known.
+    at_end: bool,
+    /// When the last record came, or reading began.
+    last_record: Duration,
 }
 
 impl Reader {
-    fn new(env: Env, options: Arc<KafkaOptions>, splits: Vec<Split>, notices: Notices, waiting: Arc<Waiting>) -> Result<Self> {
+    fn new(start: FeedStart, waiting: Arc<Waiting>) -> Result<Self> {
+        let FeedStart { env, options, splits, notices, status } = start;
         let (client, context) = client::connect(&options, Purpose::Feed { partitions: splits.len() }, None)?;
         let client = Arc::new(client);
         let limits = Limits { waiting: options.memory_bytes / 2, chunk: options.chunk_bytes.max(1), records: options.chunk_records.max(1) };
         let mut reader = Reader {
             queue: Queue::new(client.clone(), BATCH.min(limits.records))?,
+            commits: Commits::new(client.clone())?,
             bounded: splits.iter().any(|split| split.stop.is_some()),
             env,
             options,
@@ -113,10 +136,11 @@ impl Reader {
             places: HashMap::new(),
             last: (0, -1, None),
             left: 0,
-            commits_out: 0,
+            commit_out: false,
             commit_next: None,
             commit_failed: false,
             trouble_told: None,
+            status,
         };
         reader.add(splits)?;
         Ok(reader)
@@ -130,7 +154,16 @@ impl Reader {
             let place = self.splits.len();
             let done = split.stop.is_some_and(|stop| start >= stop);
             self.places.entry(topic.clone()).or_default().insert(partition, place);
-            self.splits.push(Reading { split, next: start, done, phantom: None, astray: false });
+            self.splits.push(Reading {
+                name: split.name(),
+                split,
+                next: start,
+                done,
+                phantom: None,
+                astray: false,
+                at_end: false,
+                last_record: self.env.monotonic(),
+            });
             if done {
                 continue;
             }
@@ -182,9 +215,7 @@ impl Reader {
 
     /// Does too much wait to be taken?
     fn is_full(&self) -> bool {
-        let mut state = self.waiting.lock();
-        state.held = state.cost() >= self.limits.waiting;
-        state.held
+        self.waiting.lock().cost() >= self.limits.waiting
     }
 
     /// Serves what the client tells and what the loop asks; true: it asks to end.
@@ -206,16 +237,17 @@ impl Reader {
         if let Some((error, reason)) = told.trouble {
             self.trouble(&error, reason)?;
         }
-        for answer in told.commits {
-            self.commits_out = self.commits_out.saturating_sub(1);
+        while let Some(answer) = self.commits.answer(Duration::ZERO) {
             self.commit_answered(answer);
         }
         let mut state = self.waiting.lock();
         if let Some(commit) = state.commit.take() {
             self.commit_next = Some(commit);
         }
-        let stop = state.stop;
+        let (stop, found) = (state.stop, std::mem::take(&mut state.found));
+        state.added.extend(found.iter().cloned()); // the loop knows them before the first chunk of them
         drop(state);
+        self.add(found)?;
         self.commit();
         Ok(stop)
     }
@@ -232,7 +264,7 @@ impl Reader {
     fn take(&mut self) -> Result<()> {
         let waiting = self.waiting.clone();
         let (splits, places, last, limits) = (&mut self.splits, &self.places, &mut self.last, &self.limits);
-        let context = &self.context;
+        let (context, now) = (&self.context, self.env.monotonic());
         let (mut left, mut failed, mut swapped) = (self.left, Vec::new(), None);
         // Held for one batch: short against what the loop does with it.
         let mut state = None;
@@ -261,6 +293,7 @@ impl Reader {
             match message.error() {
                 None if offset < reading.next => {}
                 None => {
+                    (reading.at_end, reading.last_record) = (false, now);
                     let stop = reading.split.stop.unwrap_or(u64::MAX);
                     reading.next = (offset + 1).min(stop);
                     if offset < stop {
@@ -274,6 +307,7 @@ impl Reader {
                 }
                 // All that was there is here: the queue keeps the order. An end below the stop is another thing than the stop.
                 Some(RDKafkaErrorCode::PartitionEOF) => {
+                    reading.at_end = true;
                     if reading.moved(offset) {
                         state.moved(place, reading.next, limits);
                     }
@@ -297,8 +331,17 @@ impl Reader {
         failed.into_iter().try_for_each(|(place, code, text)| self.failed(place, code, &text))
     }
 
-    /// Positions that moved without records: transaction markers, and what was aborted.
+    /// Positions that moved without records: transaction markers, and what was aborted. And what the status says of silence.
     fn tick(&mut self) -> Result<()> {
+        let (now, held) = (self.env.monotonic(), self.is_full());
+        let silent = |r: &Reading| self.options.idle_after.is_some_and(|after| now.saturating_sub(r.last_record) >= after);
+        self.status.update(|all| {
+            for reading in &self.splits {
+                let Some(status) = all.get_mut(&reading.name) else { continue };
+                status.idle = reading.at_end && silent(reading) && status.read >= reading.next;
+                status.paused = held && !reading.done && !reading.at_end;
+            }
+        });
         let positions = self.client.position().map_err(|e| errors::of(&e, &self.options, "asking for positions"))?;
         self.adopted()?;
         for place in 0..self.splits.len() {
@@ -331,7 +374,7 @@ impl Reader {
     fn out_of_range(&mut self, place: usize) -> Result<()> {
         self.splits[place].astray = true;
         let (split, next) = (self.splits[place].split.clone(), self.splits[place].next);
-        let lookup = Lookup { client: &self.client, options: &self.options };
+        let lookup = Lookup { client: &self.client, options: &self.options, patience: ANSWER };
         let bounds = match loss::look(&lookup, &split, next) {
             Ok(bounds) => bounds,
             Err(e) if errors::passes(&e) => return Ok(()), // again at the next tick
@@ -427,7 +470,7 @@ impl Reader {
 
     /// Sends the newest offsets, one commit at a time.
     fn commit(&mut self) {
-        if self.commits_out > 0 {
+        if self.commit_out {
             return;
         }
         let Some(offsets) = self.commit_next.take() else { return };
@@ -441,13 +484,14 @@ impl Reader {
         if list.count() == 0 {
             return;
         }
-        match self.client.commit(&list, CommitMode::Async) {
-            Ok(()) => self.commits_out += 1,
-            Err(error) => self.commit_answered(Err(error)),
+        match self.commits.send(&list) {
+            Ok(()) => self.commit_out = true,
+            Err(code) => self.commit_answered(Err(code)),
         }
     }
 
-    fn commit_answered(&mut self, answer: Result<(), rdkafka::error::KafkaError>) {
+    fn commit_answered(&mut self, answer: Result<(), RDKafkaErrorCode>) {
+        self.commit_out = false;
         let failed = answer.is_err();
         if let Err(error) = answer
             && !self.commit_failed
@@ -463,13 +507,12 @@ impl Reader {
     fn last_commit(&mut self) {
         let deadline = self.env.deadline(LAST_COMMIT);
         self.commit_next = self.waiting.lock().commit.take().or(self.commit_next.take());
-        while (self.commits_out > 0 || self.commit_next.is_some()) && self.env.left(deadline).is_some() {
+        while (self.commit_out || self.commit_next.is_some()) && self.env.left(deadline).is_some() {
             self.commit();
-            while self.client.poll(TURN).is_some() {}
-            for answer in self.context.take().commits {
-                self.commits_out = self.commits_out.saturating_sub(1);
+            if let Some(answer) = self.commits.answer(TURN) {
                 self.commit_answered(answer);
             }
+            while self.client.poll(Duration::ZERO).is_some() {}
         }
     }
 }

@@ -1,22 +1,9 @@
-//! What the source tells of its partitions while it runs. Where they end is asked for by a thread with a client of its own: the client that
-//! reads learns it only from what it fetches, and it fetches nothing while reading is held back, which is when lag matters most.
+//! What the source tells of its partitions while it runs. Where they end is asked for by [`watch`](super::watch).
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::client::{self, Client, Purpose};
-use super::options::KafkaOptions;
-use super::resolve::Lookup;
-use super::topics::split_name;
-use super::waiting::Waiting;
-use crate::error::Result;
 use crate::source::{Offsets, Origin, Records, SplitStatus, Status};
-
-/// How often ends are asked for; less often where there are many.
-const LOOK: Duration = Duration::from_secs(1);
-const LOOK_AT_MANY: Duration = Duration::from_secs(5);
-const MANY: usize = 1000;
 
 /// The status, and what it needs to know besides.
 #[derive(Default)]
@@ -75,66 +62,4 @@ impl Known {
 
 fn new(origin: &Origin) -> SplitStatus {
     SplitStatus { name: origin.name.clone(), partition: origin.partition, ..SplitStatus::default() }
-}
-
-/// Asks for ends until it is dropped.
-pub(super) struct Ends(Arc<(Mutex<bool>, Condvar)>);
-
-impl Ends {
-    /// None when there can be no thread: then ends are not known, and nothing else is amiss.
-    pub(super) fn watch(options: &KafkaOptions, status: Arc<Status>, waiting: Arc<Waiting>) -> Option<Ends> {
-        let over = Arc::new((Mutex::new(false), Condvar::new()));
-        let (options, stop) = (options.to_the_end(), over.clone());
-        let work = move || {
-            let mut client = None;
-            loop {
-                if let Err(error) = look(&options, &mut client, &status) {
-                    tracing::debug!(%error, "Kafka did not say where partitions end");
-                }
-                let held = waiting.lock().held;
-                status.update(|all| all.values_mut().for_each(|s| s.paused = held));
-                let pause = if status.look(BTreeMap::len) > MANY { LOOK_AT_MANY } else { LOOK };
-                let ended = stop.0.lock().unwrap_or_else(PoisonError::into_inner);
-                let waited = stop.1.wait_timeout_while(ended, pause, |ended| !*ended);
-                if waited.is_ok_and(|(ended, _)| *ended) {
-                    return;
-                }
-            }
-        };
-        // It is not waited for: a question to brokers that are away takes its time.
-        let thread = std::thread::Builder::new().name("kafka-ends".to_owned()).spawn(work);
-        thread.inspect_err(|error| tracing::warn!(%error, "lag is not known: no thread to ask for it")).ok()?;
-        Some(Ends(over))
-    }
-}
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.0.1.notify_all();
-    }
-}
-
-fn look(options: &KafkaOptions, client: &mut Option<Client>, status: &Status) -> Result<()> {
-    let client = match client {
-        Some(client) => {
-            client::hear(client);
-            client
-        }
-        None => {
-            let new = client::connect(options, Purpose::Lookup, None)?.0;
-            client::greet(&new, options)?;
-            client.insert(new)
-        }
-    };
-    let partitions: Vec<(String, i32)> = status.look(|all| all.values().filter_map(|s| Some((s.name.clone(), s.partition?))).collect());
-    let ends = Lookup { client, options }.ends(&partitions)?;
-    status.update(|all| {
-        for ((topic, partition), end) in ends {
-            if let Some(s) = all.get_mut(&split_name(&topic, partition)) {
-                s.end = Some(end.max(s.read));
-            }
-        }
-    });
-    Ok(())
 }

@@ -19,6 +19,7 @@ mod refusal;
 mod resolve;
 mod topics;
 mod waiting;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,12 +31,13 @@ pub use bounds::Bounds;
 pub use options::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics};
 
 use self::client::{Client, Purpose};
-use self::feed::Feed;
+use self::feed::{Feed, FeedStart};
 use self::ids::Ids;
-use self::known::{Ends, Known};
+use self::known::Known;
 use self::resolve::{Line, Lookup};
-use self::topics::{Topics, parse_split, split_name};
+use self::topics::{ANSWER, Topics, parse_split, split_name};
 use self::waiting::Found;
+use self::watch::{Watcher, Watching};
 use super::{Offsets, Origin, Polled, Position, Resolved, Source, Status};
 use crate::env::{Deadline, Env};
 use crate::error::{Error, Result};
@@ -99,6 +101,12 @@ struct Split {
     stop: Option<u64>,
 }
 
+impl Split {
+    fn name(&self) -> String {
+        split_name(&self.topic, self.partition)
+    }
+}
+
 /// Reads Kafka topics. `Invalid` at `new` when properties would break what it promises.
 pub struct KafkaSource {
     env: Env,
@@ -107,10 +115,9 @@ pub struct KafkaSource {
     positions: Offsets,
     /// By place in the feed.
     origins: Vec<Arc<Origin>>,
+    watching: Option<Watching>,
     feed: Option<Feed>,
     known: Known,
-    /// Asks where partitions end, while they are read.
-    ends: Option<Ends>,
     client: Option<Arc<Client>>,
     /// The last answer, and for what.
     resolved: Option<(Option<Offsets>, Resolved, Vec<Line>)>,
@@ -130,7 +137,7 @@ impl Seen {
     /// `Data` when topics are not those that `offsets` are of.
     fn now(lookup: &Lookup<'_>, offsets: &Offsets) -> Result<Seen> {
         let (_, gone) = lookup.known(&Topics::new(), Some(offsets))?;
-        let topics = topics::find(lookup.client, lookup.options)?;
+        let topics = topics::find(lookup.client, lookup.options, lookup.patience)?;
         let (ids, _) = lookup.known(&topics, None)?;
         let partitions = Lookup::partitions(&topics);
         let at = |p: &(String, i32)| Some((p.clone(), offsets.position(&split_name(&p.0, p.1))?.offset));
@@ -151,9 +158,9 @@ impl KafkaSource {
             notices,
             positions,
             origins: Vec::new(),
+            watching: None,
             feed: None,
             known,
-            ends: None,
             client: None,
             resolved: None,
         })
@@ -173,7 +180,7 @@ impl KafkaSource {
             let (client, options, question) = (client.clone(), self.options.clone(), question.clone());
             let answer = self.env.cpu(move || {
                 client::greet(&client, &options)?;
-                question(Lookup { client: &client, options: &options })
+                question(Lookup { client: &client, options: &options, patience: ANSWER })
             });
             let answer = answer.await;
             match answer {
@@ -189,21 +196,47 @@ impl KafkaSource {
         Err(Error::internal("asked Kafka for ever"))
     }
 
-    /// What the last `resolve` found, for people: where each partition begins, where it ends, why.
-    pub fn plan(&self) -> Vec<String> {
-        let Some((_, resolved, lines)) = &self.resolved else { return Vec::new() };
+    /// For people: these lines, and what holds for all.
+    fn words(&self, lines: Vec<Line>, bounded: bool) -> Vec<String> {
+        let more = lines.len().saturating_sub(SHOWN);
         let mut out: Vec<String> = lines.iter().take(SHOWN).map(Line::to_string).collect();
-        if lines.len() > SHOWN {
-            out.push(format!("and {} more partitions", lines.len() - SHOWN));
+        if more > 0 {
+            out.push(format!("and {more} more partitions"));
         }
-        match (&self.options.stop, &resolved.stop) {
-            (KafkaStop::End, Some(_)) if self.options.read_committed() => {
-                out.push("the end is the last stable offset: what is in open transactions now is not waited for".to_owned());
-            }
-            (_, None) => out.push("reads on for ever".to_owned()),
-            _ => {}
+        if !bounded {
+            out.push("reads on for ever".to_owned());
+        } else if self.options.stop == KafkaStop::End && self.options.read_committed() {
+            out.push("the end is the last stable offset: what is in open transactions now is not waited for".to_owned());
         }
         out
+    }
+
+    /// Why a split begins where it does: what `resolve` found out, if it begins there.
+    fn line(&self, split: &Split, offsets: &Offsets) -> Line {
+        let known = self.resolved.iter().flat_map(|(.., lines)| lines);
+        let mut known = known.filter(|l| l.topic == split.topic && l.partition == split.partition && l.start == split.start);
+        let why = match known.next() {
+            Some(line) => line.why.clone(),
+            None if offsets.position(&split.name()).is_some() => "where the pipeline stood".to_owned(),
+            None => "earliest: the partition is new".to_owned(),
+        };
+        Line { topic: split.topic.clone(), partition: split.partition, start: split.start, why, stop: split.stop }
+    }
+
+    /// These are read from now on.
+    fn take_in(&mut self, splits: &[Split]) {
+        for split in splits {
+            let (name, partition) = (split.name(), Some(split.partition));
+            let stands = self
+                .positions
+                .0
+                .entry(name.clone())
+                .or_insert(Position { offset: split.start, note: ids::note(split.id.as_deref()) })
+                .offset;
+            let origin = Origin { split: name, name: split.topic.clone(), partition, header: None };
+            self.known.begins([(&origin, stands)].into_iter());
+            self.origins.push(Arc::new(origin));
+        }
     }
 
     /// The partitions to read from `offsets` to `stop`. Those that are new begin at their first record.
@@ -271,41 +304,40 @@ impl Source for KafkaSource {
     }
 
     async fn seek(&mut self, offsets: &Offsets, stop: Option<&Offsets>) -> Result<()> {
-        self.feed = None;
+        (self.watching, self.feed) = (None, None);
         let splits = self.splits(offsets, stop).await?;
         self.origins.clear();
-        for split in &splits {
-            let name = split_name(&split.topic, split.partition);
-            let partition = Some(split.partition);
-            self.origins.push(Arc::new(Origin { split: name, name: split.topic.clone(), partition, header: None }));
-        }
-        if !self.plan().is_empty() {
-            self.notices.tell(Notice::Plan(self.plan()));
-        }
+        self.known.status.update(BTreeMap::clear);
+        self.take_in(&splits);
+        let lines = splits.iter().map(|split| self.line(split, offsets)).collect();
+        self.notices.tell(Notice::Plan(self.words(lines, stop.is_some())));
         if stop.is_some() && splits.is_empty() {
             return Ok(());
         }
         self.client = None;
-        self.known.begins(self.origins.iter().map(Arc::as_ref).zip(splits.iter().map(|split| split.start)));
-        let feed = Feed::start(self.env.clone(), self.options.clone(), splits, self.notices.clone())?;
-        self.ends = Ends::watch(&self.options, self.known.status.clone(), feed.waiting.clone());
+        let (env, options, notices, status) = (self.env.clone(), self.options.clone(), self.notices.clone(), self.known.status.clone());
+        let known = splits.iter().map(|split| (split.topic.clone(), split.partition)).collect();
+        let feed = Feed::start(FeedStart { env, options, splits, notices, status })?;
+        let (env, options, notices, status) = (self.env.clone(), self.options.clone(), self.notices.clone(), self.known.status.clone());
+        let (waiting, discover) = (feed.waiting.clone(), stop.is_none());
+        self.watching = Some(Watcher { env, options, notices, status, waiting, known, discover }.start()?);
         self.feed = Some(feed);
         Ok(())
     }
 
     async fn poll(&mut self, deadline: Deadline) -> Result<Polled> {
-        let Some(feed) = &self.feed else { return Ok(Polled::End) };
         loop {
+            let Some(feed) = &self.feed else { return Ok(Polled::End) };
             match feed.waiting.take()? {
                 Found::Chunk(chunk) => {
                     let Some(origin) = self.origins.get(chunk.split) else { continue };
+                    let next = chunk.next;
                     if let Some(position) = self.positions.0.get_mut(&origin.split) {
-                        position.offset = position.offset.max(chunk.next);
+                        position.offset = position.offset.max(next);
                         if let Some(gap) = chunk.lost {
                             loss::mark(position, gap);
                         }
                     }
-                    let next = chunk.next;
                     if chunk.len() > 0 {
                         let records = chunk.into_records(origin.clone());
                         self.known.read(origin, next, Some(&records));
@@ -313,6 +345,7 @@ impl Source for KafkaSource {
                     }
                     self.known.read(origin, next, None);
                 }
+                Found::Splits(new) => self.take_in(&new),
                 Found::End => return Ok(Polled::End),
                 Found::Nothing => {
                     let Some(left) = self.env.left(deadline) else { return Ok(Polled::Idle) };
@@ -337,7 +370,15 @@ impl Source for KafkaSource {
         self.positions.clone()
     }
 
+    fn plan(&self) -> Vec<String> {
+        let Some((_, resolved, lines)) = &self.resolved else { return Vec::new() };
+        self.words(lines.clone(), resolved.stop.is_some())
+    }
+
     fn status(&self) -> Option<Arc<Status>> {
         Some(self.known.status.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

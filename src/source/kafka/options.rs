@@ -51,6 +51,8 @@ pub enum KafkaStart {
     Earliest,
     /// After the last record.
     Latest,
+    /// So many offsets before the end; at the first record that is kept where there are not so many.
+    Newest(u64),
     /// Where this consumer group stands.
     Group(String),
     /// At the first record not older than this, milliseconds since 1970-01-01 UTC.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rdkafka::bindings as sys;
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::client::Client;
 use super::ids;
@@ -56,9 +57,9 @@ impl Queue {
 
     /// Takes what is there, waiting up to `patience` for a first one. Returns how many came.
     pub(super) fn take(&mut self, patience: Duration, mut each: impl FnMut(Message<'_>)) -> usize {
-        let mut count = self.fill(self.batch.len(), Duration::ZERO);
-        if count == 0 && !patience.is_zero() {
-            count = self.fill(1, patience);
+        let mut count = self.fill(0, self.batch.len(), Duration::ZERO);
+        if count == 0 && !patience.is_zero() && self.fill(0, 1, patience) == 1 {
+            count = 1 + self.fill(1, self.batch.len() - 1, Duration::ZERO);
         }
         for slot in 0..count {
             let message = self.batch[slot];
@@ -72,10 +73,11 @@ impl Queue {
     }
 
     /// librdkafka waits until as many as asked for have come: so one waits for one, or not at all.
-    fn fill(&mut self, most: usize, patience: Duration) -> usize {
+    fn fill(&mut self, from: usize, most: usize, patience: Duration) -> usize {
+        let Some(slots) = self.batch.get_mut(from..from + most).filter(|slots| !slots.is_empty()) else { return 0 };
         let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: the buffer has room for `most` pointers, and nobody else takes from this queue.
-        let count = unsafe { sys::rd_kafka_consume_batch_queue(self.queue, millis, self.batch.as_mut_ptr(), most) };
+        // SAFETY: the slots have room for so many pointers, and nobody else takes from this queue.
+        let count = unsafe { sys::rd_kafka_consume_batch_queue(self.queue, millis, slots.as_mut_ptr(), slots.len()) };
         usize::try_from(count).unwrap_or(0)
     }
 }
@@ -102,6 +104,55 @@ pub(super) fn set_credentials(client: &Client, user: &str, password: &str) -> Re
         sys::rd_kafka_error_destroy(error);
     }
     Err(Error::internal("librdkafka takes no new password"))
+}
+
+/// Group offsets on their way, and the answers: rdkafka's own asynchronous commit gives none to a client that takes events.
+pub(super) struct Commits {
+    queue: *mut sys::rd_kafka_queue_t,
+    client: Arc<Client>,
+}
+
+// SAFETY: librdkafka's queues may be used from any thread.
+unsafe impl Send for Commits {}
+
+impl Commits {
+    /// Nothing is on its way.
+    pub(super) fn new(client: Arc<Client>) -> Result<Self> {
+        // SAFETY: the client lives as long as the queue, which holds it.
+        let queue = unsafe { sys::rd_kafka_queue_new(client.client().native_ptr()) };
+        if queue.is_null() { Err(Error::internal("librdkafka made no queue")) } else { Ok(Commits { queue, client }) }
+    }
+
+    /// Sends these offsets; returns at once.
+    pub(super) fn send(&self, offsets: &TopicPartitionList) -> Result<(), RDKafkaErrorCode> {
+        // SAFETY: the list is copied by the call; without a callback the answer comes as an event to our queue.
+        let code =
+            unsafe { sys::rd_kafka_commit_queue(self.client.client().native_ptr(), offsets.ptr(), self.queue, None, ptr::null_mut()) };
+        if code == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code.into()) }
+    }
+
+    /// The next answer, waiting up to `patience` for it.
+    pub(super) fn answer(&self, patience: Duration) -> Option<Result<(), RDKafkaErrorCode>> {
+        let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the queue is ours, and so is the event, which is given back here.
+        let code = unsafe {
+            let event = sys::rd_kafka_queue_poll(self.queue, millis);
+            if event.is_null() {
+                return None;
+            }
+            let code = sys::rd_kafka_event_error(event);
+            sys::rd_kafka_event_destroy(event);
+            code
+        };
+        Some(if code == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR { Ok(()) } else { Err(code.into()) })
+    }
+}
+
+impl Drop for Commits {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, given back once; the client is dropped after it.
+        unsafe { sys::rd_kafka_queue_destroy(self.queue) }
+    }
 }
 
 /// One record, or an error of one partition.
@@ -185,12 +236,15 @@ pub(super) fn topic_ids(client: &Client, names: &[String], patience: Duration) -
     let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let millis = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
     let native = client.client().native_ptr();
+    // Any broker knows; without this one the controller is asked, which a mock cluster does not have.
+    let broker = client.fetch_metadata(names.first().and_then(|name| name.to_str().ok()), patience).ok()?.orig_broker_id();
     // SAFETY: the client and the names outlive these calls. The queue, the options and the collection are ours, and each is given back once;
     // librdkafka holds what it still needs of them. `event` is given back after the last look at what it holds.
     unsafe {
         let queue = sys::rd_kafka_queue_new(native);
         let options = sys::rd_kafka_AdminOptions_new(native, sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS);
         sys::rd_kafka_AdminOptions_set_request_timeout(options, millis, ptr::null_mut(), 0);
+        sys::rd_kafka_AdminOptions_set_broker(options, broker, ptr::null_mut(), 0);
         let topics = sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
         sys::rd_kafka_DescribeTopics(native, topics, options, queue);
         sys::rd_kafka_TopicCollection_destroy(topics);

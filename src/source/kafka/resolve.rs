@@ -1,6 +1,7 @@
 //! `start` and `stop` made absolute: one offset per partition, and why.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use rdkafka::consumer::Consumer;
 use rdkafka::error::RDKafkaErrorCode as Code;
@@ -11,7 +12,7 @@ use super::errors;
 use super::ids::{self, Ids};
 use super::options::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics};
 use super::raw;
-use super::topics::{self, ANSWER, Topics, parse_split, split_name};
+use super::topics::{self, Topics, parse_split, split_name};
 use crate::error::{Error, Result};
 use crate::source::{Offsets, Position, Resolved};
 
@@ -32,6 +33,8 @@ pub(super) struct Line {
 pub(super) struct Lookup<'a> {
     pub(super) client: &'a Client,
     pub(super) options: &'a KafkaOptions,
+    /// How long each question may take.
+    pub(super) patience: Duration,
 }
 
 impl Lookup<'_> {
@@ -42,7 +45,7 @@ impl Lookup<'_> {
 
     /// Those that the options name, now.
     pub(super) fn all(&self) -> Result<Vec<(String, i32)>> {
-        Ok(Self::partitions(&topics::find(self.client, self.options)?))
+        Ok(Self::partitions(&topics::find(self.client, self.options, self.patience)?))
     }
 
     /// `Offset::Beginning`, `Offset::End` or a moment, for each: what the brokers answer, in one question per broker. Under
@@ -53,7 +56,8 @@ impl Lookup<'_> {
         for (topic, partition) in partitions {
             list.add_partition_offset(topic, *partition, when).map_err(|e| failed(&e))?;
         }
-        let answer = if partitions.is_empty() { list } else { self.client.offsets_for_times(list, ANSWER).map_err(|e| failed(&e))? };
+        let answer =
+            if partitions.is_empty() { list } else { self.client.offsets_for_times(list, self.patience).map_err(|e| failed(&e))? };
         let mut found = BTreeMap::new();
         for element in answer.elements() {
             let at = format!("{}[{}]", element.topic(), element.partition());
@@ -69,12 +73,13 @@ impl Lookup<'_> {
 
     /// The ids of these topics. One that is not there is left out.
     pub(super) fn ids(&self, topics: impl IntoIterator<Item = String>) -> Result<Ids> {
-        let (names, what) = (Vec::from_iter(topics), "Kafka did not describe its topics");
+        // Each once: a name that is given twice is refused.
+        let (names, what) = (Vec::from_iter(BTreeSet::from_iter(topics)), "Kafka did not describe its topics");
         if names.is_empty() {
             return Ok(Ids::new());
         }
         let silent = || Error::unavailable(what).at(&self.options.bootstrap_servers).hint("see whether the brokers are up");
-        let answer = raw::topic_ids(self.client, &names, ANSWER).ok_or_else(silent)?;
+        let answer = raw::topic_ids(self.client, &names, self.patience).ok_or_else(silent)?;
         let mut found = Ids::new();
         for (topic, id) in answer.map_err(|code| errors::of_code(code, self.options, what))? {
             match id {
@@ -146,7 +151,7 @@ impl Lookup<'_> {
             list.add_partition(topic, *partition);
         }
         let what = format!("Kafka did not say where the group `{group}` stands");
-        let answer = client.committed_offsets(list, ANSWER).map_err(|e| errors::of(&e, self.options, &what))?;
+        let answer = client.committed_offsets(list, self.patience).map_err(|e| errors::of(&e, self.options, &what))?;
         let mut found = BTreeMap::new();
         for element in answer.elements() {
             element.error().map_err(|e| errors::of(&e, self.options, &what))?;
@@ -164,7 +169,7 @@ impl Lookup<'_> {
         if let Some(from) = from {
             self.known(&Topics::new(), Some(from))?;
         }
-        let topics = topics::find(self.client, self.options)?;
+        let topics = topics::find(self.client, self.options, self.patience)?;
         let (ids, _) = self.known(&topics, None)?;
         let partitions = Self::partitions(&topics);
         let (earliest, ends) = (self.earliest(&partitions)?, self.ends(&partitions)?);
@@ -200,6 +205,13 @@ impl Lookup<'_> {
         Ok(match &self.options.start {
             KafkaStart::Earliest => of(earliest, "earliest"),
             KafkaStart::Latest => of(ends, "latest"),
+            KafkaStart::Newest(count) => {
+                let before = |(p, end): (&(String, i32), &u64)| {
+                    let first = earliest.get(p).copied().unwrap_or(0);
+                    (p.clone(), end.saturating_sub(*count).max(first))
+                };
+                of(&ends.iter().map(before).collect(), &format!("the last {count}"))
+            }
             KafkaStart::Timestamp(ms) => {
                 let why = chrono::DateTime::from_timestamp_millis(*ms).map_or_else(|| format!("{ms} ms"), |t| t.to_rfc3339());
                 of(&self.since(partitions, *ms, ends)?, &format!("first record not older than {why}"))

@@ -42,18 +42,18 @@ pub(super) fn pattern(options: &KafkaOptions) -> Result<Option<Regex>> {
 }
 
 /// Asks the brokers. Internal topics match no pattern.
-pub(super) fn find(client: &Client, options: &KafkaOptions) -> Result<Topics> {
+pub(super) fn find(client: &Client, options: &KafkaOptions, patience: Duration) -> Result<Topics> {
     let mut found = Topics::new();
     match (&options.topics, pattern(options)?) {
         (_, Some(pattern)) => {
-            let metadata = client.fetch_metadata(None, ANSWER).map_err(|e| errors::of(&e, options, "Kafka did not list its topics"))?;
+            let metadata = client.fetch_metadata(None, patience).map_err(|e| errors::of(&e, options, "Kafka did not list its topics"))?;
             for topic in metadata.topics().iter().filter(|t| pattern.is_match(t.name()) && !t.name().starts_with("__")) {
                 found.insert(topic.name().to_owned(), partitions(topic, options)?);
             }
         }
         (KafkaTopics::Names(names), None) => {
             for name in names {
-                let metadata = client.fetch_metadata(Some(name), ANSWER);
+                let metadata = client.fetch_metadata(Some(name), patience);
                 let metadata = metadata.map_err(|e| errors::of(&e, options, &format!("Kafka did not describe the topic `{name}`")))?;
                 let topic = metadata.topics().iter().find(|t| t.name() == name);
                 let topic = topic.ok_or_else(|| Error::unavailable(format!("Kafka said nothing of the topic `{name}`")))?;

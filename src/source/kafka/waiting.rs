@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::Split;
 use super::raw::Message;
 use crate::error::Error;
 use crate::source::{Origin, Records};
@@ -139,6 +140,8 @@ pub(super) struct Limits {
 pub(super) enum Found {
     /// A chunk; it may be empty: then only the position moves.
     Chunk(Box<Chunk>),
+    /// Splits that are read from now on.
+    Splits(Vec<Split>),
     /// Nothing, for now.
     Nothing,
     /// Everything up to the stops has been taken.
@@ -154,8 +157,6 @@ pub(super) struct State {
     /// Per split the number of the chunk that still grows.
     open: Vec<Option<u64>>,
     cost: usize,
-    /// Reading is held back until something is taken.
-    pub(super) held: bool,
     /// The thread has nothing more to read.
     pub(super) done: bool,
     /// The thread came to an end with this.
@@ -166,6 +167,10 @@ pub(super) struct State {
     pub(super) stop: bool,
     /// Group offsets to tell: split, offset.
     pub(super) commit: Option<Vec<(usize, u64)>>,
+    /// Splits that were found while running, for the thread.
+    pub(super) found: Vec<Split>,
+    /// Those that it reads by now, for the loop.
+    pub(super) added: Vec<Split>,
 }
 
 impl State {
@@ -244,9 +249,19 @@ impl Waiting {
         drop(self.room.wait_timeout(state, most));
     }
 
+    /// Waits so long, or until the threads have to end; true: they have to.
+    pub(super) fn is_stopped(&self, most: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.room.wait_timeout_while(state, most, |state| !state.stop);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stop
+    }
+
     /// The oldest chunk.
     pub(super) fn take(&self) -> Result<Found, Error> {
         let mut state = self.lock();
+        if !state.added.is_empty() {
+            return Ok(Found::Splits(std::mem::take(&mut state.added)));
+        }
         if let Some(chunk) = state.chunks.pop_front() {
             state.base += 1;
             state.cost -= chunk.cost();

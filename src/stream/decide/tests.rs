@@ -44,6 +44,7 @@ fn checkpoint(kind: CheckpointKind, seq: u64, offsets: Offsets, entry: SinkEntry
         offsets,
         stop: None,
         start: String::new(),
+        until: String::new(),
         from: None,
         close: None,
         resolved: Default::default(),

@@ -190,3 +190,33 @@ fn commit_empty_makes_a_snapshot_in_every_interval() {
     assert!(one.len() >= 10 && one.len() == two.len(), "{} {}", one.len(), two.len());
     assert!(two.iter().all(|s| s.delta_record_count == 0));
 }
+
+#[test]
+fn a_pipeline_that_ran_for_ever_is_drained_by_another_stop_and_goes_on_by_the_first() {
+    let ever = Setup { until: "never", ..Setup::one() };
+    let drain = Setup { until: "end", ..Setup::one().paused() };
+    let world = World::new(&[("a", 25)]);
+    run_until(&world, ever.clone(), |w| w.kinds().matches('d').count() == 2);
+    world.grow("a", 40);
+    world.run(drain.clone()).well();
+    let stop = world.checkpoints().last().unwrap().stop.clone();
+    assert_eq!(stop.map(|s| s.offset("a")), Some(40), "the end is the one at this start");
+    world.exact(&drain, "drained");
+    world.grow("a", 55);
+    run_until(&world, ever, |w| w.ids("one").len() == 50);
+    assert_eq!(world.checkpoints().last().unwrap().stop, None, "it goes on for ever again");
+    world.run(drain.clone()).well();
+    world.exact(&drain, "drained again");
+}
+
+#[test]
+fn a_stop_that_is_not_reached_holds_while_the_pipeline_says_the_same() {
+    let setup = Setup { until: "end", ..Setup::one() };
+    let world = World::new(&[("a", 25)]);
+    world.run(setup.clone().dying_on(|e| matches!(e, Event::Committed { identifier: 1, .. }))).dead();
+    world.grow("a", 40);
+    world.run(setup.clone().paused()).well();
+    assert_eq!(world.ids("one").len(), 25, "what came after the start is not read by a run that goes on");
+    world.run(setup.clone()).well();
+    world.exact(&setup, "the next one reads it");
+}

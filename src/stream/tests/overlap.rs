@@ -220,6 +220,7 @@ async fn run_on(stage: Arc<Stage>, name: &'static str, setup: Setup, stop: Stop)
         chain: ChainOptions::default(),
         options: StartOptions::default(),
         start: String::new(),
+        until: String::new(),
         opener: &OpenTables { env: env.clone(), timeout, store: StoreOptions::default() },
     };
     let chain = start.run(vec![Configured { role: Role::Sink, sink: Box::new(sink) }], source.as_mut()).await?.unwrap();

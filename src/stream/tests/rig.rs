@@ -76,6 +76,7 @@ pub(super) struct Setup {
     pub(super) commit_empty: bool,
     pub(super) keep: usize,
     pub(super) start: &'static str,
+    pub(super) until: &'static str,
     /// False: the source never ends.
     pub(super) bounded: bool,
     /// Records a poll.
@@ -104,6 +105,7 @@ impl Setup {
             commit_empty: false,
             keep: 10,
             start: "numbers",
+            until: "",
             bounded: true,
             chunk: 5,
             die: None,
@@ -441,6 +443,7 @@ pub(super) async fn open(world: &World, life: &Arc<Life>, setup: &Setup, events:
         chain: ChainOptions { keep: setup.keep, patience: Duration::from_secs(20) },
         options: setup.options.clone(),
         start: setup.start.to_owned(),
+        until: setup.until.to_owned(),
         opener: &ByUrl { world: world.clone(), life: life.clone() },
     };
     let chain = start.run(configured, source.as_mut()).await?;
