@@ -1,6 +1,6 @@
 //! The thread that reads Kafka. It alone owns the consumer; it never waits for the loop without hearing what the client tells.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ const TURN: Duration = Duration::from_millis(50);
 const BATCH: usize = 1000;
 /// How often positions that move without records are looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// How often the topics are asked for, and how long an answer may take: what the client tells is not heard meanwhile.
+const GLANCE: Duration = Duration::from_secs(5);
+const GLANCE_TAKES: Duration = Duration::from_millis(500);
 /// How often trouble that goes on is told.
 const TELL: Duration = Duration::from_secs(30);
 /// How long the last answer to a commit of group offsets is waited for.
@@ -97,6 +100,9 @@ struct Reader {
     commit_failed: bool,
     trouble_told: Option<Duration>,
     status: Arc<Status>,
+    /// When the topics were last asked for, and which were not there.
+    glanced: Duration,
+    missing: HashSet<String>,
 }
 
 /// A split, as far as this thread is concerned.
@@ -141,6 +147,8 @@ impl Reader {
             commit_failed: false,
             trouble_told: None,
             status,
+            glanced: Duration::ZERO,
+            missing: HashSet::new(),
         };
         reader.add(splits)?;
         Ok(reader)
@@ -344,6 +352,7 @@ impl Reader {
         });
         let positions = self.client.position().map_err(|e| errors::of(&e, &self.options, "asking for positions"))?;
         self.adopted()?;
+        self.still_there()?;
         for place in 0..self.splits.len() {
             if self.splits[place].astray {
                 self.out_of_range(place)?;
@@ -364,6 +373,38 @@ impl Reader {
     }
 
     // ---- trouble ---------------------------------------------------------------------------------------------------------------------
+
+    /// That a topic is gone the client tells nobody: it waits for another one of that name. Believed when it is said twice in a row.
+    fn still_there(&mut self) -> Result<()> {
+        let now = self.env.monotonic();
+        if now.saturating_sub(self.glanced) < GLANCE {
+            return Ok(());
+        }
+        self.glanced = now;
+        let names: Vec<String> = self.places.keys().cloned().collect();
+        let Some(Ok(topics)) = raw::topic_ids(&self.client, &names, GLANCE_TAKES) else { return Ok(()) };
+        for (topic, answer) in topics {
+            use RDKafkaErrorCode as Code;
+            match answer {
+                Ok(id) => {
+                    self.missing.remove(&topic);
+                    if let Some(error) = id.and_then(|id| other_topic(&self.splits, &topic, &id)) {
+                        return Err(error);
+                    }
+                }
+                Err(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownTopicId) => {
+                    let reads = self.splits.iter().find(|r| r.split.topic == topic && !r.done);
+                    if let Some(r) = reads
+                        && !self.missing.insert(topic.clone())
+                    {
+                        return Err(ids::deleted(&topic, r.split.partition, r.next));
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
 
     /// The client follows names. `Data` when a name is that of another topic now.
     fn adopted(&self) -> Result<()> {
