@@ -10,6 +10,7 @@
 pub(crate) mod broker;
 mod failover;
 mod flow;
+mod login;
 mod lost;
 mod modes;
 mod outage;

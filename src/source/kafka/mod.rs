@@ -309,6 +309,9 @@ impl Source for KafkaSource {
         self.origins.clear();
         self.known.status.update(BTreeMap::clear);
         self.take_in(&splits);
+        for text in crate::source::kafka_keys::warnings(&self.options.given()) {
+            self.notices.tell(Notice::Trouble(text.to_owned()));
+        }
         let lines = splits.iter().map(|split| self.line(split, offsets)).collect();
         self.notices.tell(Notice::Plan(self.words(lines, stop.is_some())));
         if stop.is_some() && splits.is_empty() {
