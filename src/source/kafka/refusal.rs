@@ -16,6 +16,9 @@ pub(super) enum Sure {
 
 /// What an error of the client means, if it is about being let in. `Invalid` at a start: a wrong password does not mend itself.
 pub(super) fn of(error: &KafkaError, reason: &str, login: &Login) -> Option<(Sure, Error)> {
+    if reason.starts_with("Failed to acquire SASL OAUTHBEARER token") {
+        return None; // it is told why by `Login::token` itself
+    }
     let at = broker(reason).unwrap_or(&login.servers);
     let say = |what: String, hint: &str| Some((Sure::Yes, Error::invalid(what).at(at).because(told(reason)).hint(hint)));
     let has = |part: &str| reason.contains(part);
@@ -81,7 +84,10 @@ pub(super) fn hinted(message: &str) -> bool {
 
 /// `host:port` of `sasl_ssl://host:port/bootstrap: what happened`.
 pub(super) fn broker(reason: &str) -> Option<&str> {
-    let rest = reason.split_once("://")?.1;
+    let (protocol, rest) = reason.split_once("://")?;
+    if !["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"].iter().any(|known| protocol.ends_with(known)) || protocol.contains(": ") {
+        return None; // another address, in what a token endpoint says
+    }
     let end = rest.find('/').or_else(|| rest.find(": "))?;
     Some(&rest[..end]).filter(|at| !at.is_empty())
 }
@@ -140,6 +146,8 @@ mod tests {
     fn what_passes_by_itself_is_not_taken_for_a_refusal() {
         let reason = "ssl://b1:9099/bootstrap: Connect to ipv4#127.0.0.1:21099 failed: Connection refused (after 0ms in state CONNECT)";
         assert_eq!(says(Code::BrokerTransportFailure, reason, "SSL", None), "");
+        let reason = "Failed to acquire SASL OAUTHBEARER token: http://127.0.0.1:80/token: the token endpoint does not answer";
+        assert_eq!(says(Code::Authentication, reason, "SASL_SSL", Some("OAUTHBEARER")), "");
         assert_eq!(says(Code::AllBrokersDown, "1/1 brokers are down", "SSL", None), "");
         let reason =
             "ssl://b1:1/bootstrap: SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener? (after 0ms in state X)";
@@ -153,7 +161,8 @@ mod tests {
             ("ssl://127.0.0.1:21095/bootstrap: SSL handshake failed", Some("127.0.0.1:21095")),
             ("sasl_ssl://[::1]:9092/1: x", Some("[::1]:9092")),
             ("1/1 brokers are down", None),
-            ("Failed to acquire SASL OAUTHBEARER token: no", None),
+            ("Failed to acquire SASL OAUTHBEARER token: http://127.0.0.1:80/token: no", None),
+            ("Failed: ssl://127.0.0.1:80/token: no", None),
         ] {
             assert_eq!(broker(reason), at, "{reason}");
         }
