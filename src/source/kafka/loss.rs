@@ -59,6 +59,7 @@ pub(super) fn bounds(lookup: &Lookup<'_>, partitions: &[(String, i32)], at: &At)
     if !beyond.is_empty() && lookup.options.read_committed() {
         let options = lookup.options.to_the_end();
         let (client, _) = client::connect(&options, client::Purpose::Lookup, None)?;
+        client::greet(&client, &options)?;
         ends.extend(Lookup { client: &client, options: &options, patience: lookup.patience }.ends(&beyond)?);
     }
     Ok(first.into_iter().filter_map(|(p, first)| ends.get(&p).map(|end| (p.clone(), (first, (*end).max(first))))).collect())
