@@ -4,8 +4,10 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::{PipelineFile, SourceKind};
 use crate::pipeline::sources;
+use crate::source::Offsets;
 use crate::store::{Store, StoreOptions};
-use crate::stream::{Ledger, least_covered};
+use crate::stream::Ledger;
+use crate::stream::checkpoint::Checkpoint;
 
 /// One partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub async fn lag(file: &PipelineFile, env: &Env, options: StoreOptions) -> Resul
             .at(ledger.location())
             .hint("has it run, and is this the checkpoint.location that it ran with?"));
     };
-    let offsets = least_covered(&greatest.checkpoint);
+    let offsets = finished(&greatest.checkpoint);
     let mut source = sources::kafka_source(file, kafka, env)?;
     let mut all = Vec::new();
     for b in source.bounds().await? {
@@ -64,4 +66,14 @@ pub async fn lag(file: &PipelineFile, env: &Env, options: StoreOptions) -> Resul
         }
     }
     Ok(all)
+}
+
+/// What is covered in every sink once this checkpoint is finished.
+fn finished(checkpoint: &Checkpoint) -> Offsets {
+    let mut sinks = checkpoint.sinks.values().map(|entry| match entry.messages {
+        Some(_) => checkpoint.covered(entry).max(&checkpoint.offsets),
+        None => checkpoint.covered(entry).clone(),
+    });
+    let Some(first) = sinks.next() else { return checkpoint.offsets.clone() };
+    sinks.fold(first, |least, covered| least.min(&covered))
 }

@@ -32,9 +32,6 @@ pub use self::ledger::{Ledger, Written};
 pub use self::library::OpenTables;
 pub use self::start::{OpenSink, Start, StartOptions};
 
-// For whoever shows lag.
-#[cfg(any(test, feature = "kafka"))]
-pub(crate) use self::start::least_covered;
 // What the model calls besides `decide`.
 #[cfg(test)]
-pub(crate) use self::{chain::identifier_of, ledger::expendable, start::close_entry};
+pub(crate) use self::{chain::identifier_of, ledger::expendable, start::close_entry, start::least_covered};

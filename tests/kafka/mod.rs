@@ -14,6 +14,7 @@ mod login;
 mod lost;
 mod modes;
 mod outage;
+mod idle;
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod produce;
 mod recreated;
@@ -21,3 +22,4 @@ mod refused;
 mod rig;
 mod transactions;
 mod values;
+mod seeing;

@@ -92,6 +92,11 @@ impl Server {
         Some(answer.split_off(end))
     }
 
+    /// SIGSTOP: connections stay open, nothing is answered; or SIGCONT.
+    pub(crate) fn send(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Keys below `prefix` in the bucket, in order.
     pub(crate) fn keys(&self, prefix: &str) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
