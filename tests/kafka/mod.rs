@@ -20,6 +20,7 @@ pub(crate) mod produce;
 mod recreated;
 mod refused;
 mod rig;
+mod stalled;
 mod transactions;
 mod values;
 mod seeing;
