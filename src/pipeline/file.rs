@@ -106,7 +106,7 @@ pub struct KafkaSource {
     pub stop: KafkaStop,
     /// What to do when records were deleted before they were read.
     pub on_data_loss: OnDataLoss,
-    /// A partition without records for this long does not hold the watermark back; none: never.
+    /// A partition without records for this long, and with none that waits, is told of as idle; none: never.
     pub idle_after: Option<Duration>,
     /// Handed to the Kafka client.
     pub properties: Properties,

@@ -13,6 +13,8 @@ pub struct SplitStatus {
     pub partition: Option<i32>,
     /// The offset after the last record that exists, as far as is known (Kafka: the high watermark); none: not known yet.
     pub end: Option<u64>,
+    /// Where reading ends for now although records follow (Kafka: the end that the reading client has seen; above it a transaction may be open); none: at `end`.
+    pub readable: Option<u64>,
     /// The offset of the next record to read: everything below was handed on.
     pub read: u64,
     /// Timestamp of the last record below `read`, milliseconds since 1970-01-01 UTC.
@@ -31,6 +33,10 @@ impl SplitStatus {
     /// Records (or bytes, where offsets are bytes) that exist and were not read.
     pub fn write_lag(&self) -> Option<u64> {
         self.end.map(|end| end.saturating_sub(self.read))
+    }
+    /// Records that can be read and were not: [`SplitStatus::write_lag`] without those of open transactions.
+    pub fn unread(&self) -> Option<u64> {
+        self.readable.or(self.end).map(|end| end.saturating_sub(self.read))
     }
     /// Records that exist and are not committed.
     pub fn commit_lag(&self) -> Option<u64> {

@@ -10,17 +10,17 @@
 pub(crate) mod broker;
 mod failover;
 mod flow;
+mod idle;
 mod login;
 mod lost;
 mod modes;
 mod outage;
-mod idle;
-#[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod produce;
 mod recreated;
 mod refused;
 mod rig;
+mod seeing;
 mod stalled;
 mod transactions;
 mod values;
-mod seeing;
+#[allow(dead_code, reason = "tests of other parts come for the rest")]

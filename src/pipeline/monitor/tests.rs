@@ -132,6 +132,16 @@ fn the_time_without_input_does_not_count_against_a_run() {
 }
 
 #[test]
+fn records_of_a_transaction_that_is_open_do_not_wait() {
+    let rig = Rig::new(settings());
+    rig.split(0, |s| (s.end, s.readable, s.read) = (Some(10), Some(4), 4));
+    let told = rig.pass(3600);
+    assert_eq!((stalls(&told), idle(&told).len()), (0, 1), "nothing can be read: {told:?}");
+    rig.split(0, |s| s.readable = Some(10));
+    assert_eq!(stalls(&rig.pass(40)), 1, "now they can");
+}
+
+#[test]
 fn a_stream_that_commits_is_no_stall_however_far_behind_it_is() {
     let rig = Rig::new(settings());
     rig.split(0, |s| s.end = Some(1_000_000));

@@ -12,7 +12,7 @@ use crate::stream::Event;
 /// The longest time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 /// The shortest.
-const SHORTEST_LOOK: Duration = Duration::from_millis(20);
+const SHORTEST_LOOK: Duration = Duration::from_millis(50);
 
 /// Per split: since when nothing came.
 #[derive(Clone, Debug, Default)]
@@ -47,9 +47,9 @@ impl Silence {
                 (heard.read, heard.at) = (s.read, now);
             }
             let long = idle_after.is_some_and(|after| now.saturating_sub(heard.at) >= after);
-            let idle = s.idle || (long && s.write_lag() == Some(0));
+            let idle = s.idle || (long && s.unread() == Some(0));
             // Once idle, only records end it: a broker that is asked for the end of a partition and does not answer is no record.
-            let idle = idle || (heard.idle && long && s.write_lag().is_none());
+            let idle = idle || (heard.idle && long && s.unread().is_none());
             if idle != heard.idle {
                 heard.idle = idle;
                 if idle { fell.push(name(s)) } else { came.push(name(s)) }
@@ -94,7 +94,6 @@ impl Monitor {
         let now = self.env.monotonic();
         let mut told = Vec::new();
         let mut state = self.state();
-        let splits = state.source.as_ref().map(|s| s.splits()).unwrap_or_default();
         let read = state.read.records;
         state.speed.push_back((now, read));
         while state.speed.front().is_some_and(|(at, _)| now.saturating_sub(*at) > SPEED_OVER) && state.speed.len() > 2 {
@@ -103,7 +102,15 @@ impl Monitor {
         if state.stage != Stage::Running {
             return told;
         }
-        let (fell, came) = state.silence.look(&splits, self.settings.idle_after, now);
+        match state.source.clone() {
+            Some(source) => source.look(|splits| self.look_at(&mut state, splits, now, &mut told)),
+            None => self.look_at(&mut state, &BTreeMap::new(), now, &mut told),
+        }
+        told
+    }
+
+    fn look_at(&self, state: &mut State, splits: &BTreeMap<String, SplitStatus>, now: Duration, told: &mut Vec<Event>) {
+        let (fell, came) = state.silence.look(splits, self.settings.idle_after, now);
         state.idle_spells += fell.len() as u64;
         if !came.is_empty() {
             told.push(Event::Resumed { splits: came });
@@ -112,11 +119,10 @@ impl Monitor {
             told.push(Event::Idle { splits: fell, after: self.settings.idle_after.unwrap_or_default() });
         }
         if let Some(spec) = &self.settings.watchdog
-            && let Some(why) = guard(spec, &self.settings, &mut state, &splits, now)
+            && let Some(why) = guard(spec, &self.settings, state, splits, now)
         {
             told.push(Event::Stalled { why });
         }
-        told
     }
 }
 
@@ -128,7 +134,7 @@ fn guard(
     splits: &BTreeMap<String, SplitStatus>,
     now: Duration,
 ) -> Option<String> {
-    let unread = splits.values().filter_map(SplitStatus::write_lag).fold(0, u64::saturating_add);
+    let unread = splits.values().filter_map(SplitStatus::unread).fold(0, u64::saturating_add);
     if !waits(settings, state, unread) {
         (state.waiting, state.stalled) = (None, None);
         return None;

@@ -348,6 +348,8 @@ impl Reader {
                 let Some(status) = all.get_mut(&reading.name) else { continue };
                 status.idle = reading.at_end && silent(reading) && status.read >= reading.next;
                 status.paused = held && !reading.done && !reading.at_end;
+                // Whatever the high watermark says: above this a transaction is open, or records are about to come.
+                status.readable = reading.at_end.then_some(reading.next);
             }
         });
         let positions = self.client.position().map_err(|e| errors::of(&e, &self.options, "asking for positions"))?;
