@@ -97,7 +97,7 @@ fn a_store_that_takes_nothing_holds_back_200_partitions_within_the_memory() {
     let [before, stalled, peak, rows] = line.split(' ').map(|w| w.parse::<u64>().unwrap()).collect::<Vec<_>>()[..] else {
         panic!("{line}")
     };
-    let input = RECORDS * EACH as u64 >> 20;
+    let input = (RECORDS * EACH as u64) >> 20;
     println!(
         "{PARTITIONS} partitions, {input} MiB of input, memory: 64MiB: {before} MiB before, peak {stalled} MiB while stalled, {peak} MiB in all"
     );

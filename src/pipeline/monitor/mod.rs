@@ -199,8 +199,7 @@ impl Monitor {
     }
 
     /// Records that exist and are not in the checkpoint that was made last; none: the source does not know.
-    #[cfg(feature = "cli")]
-    pub(crate) fn lag_after_commit(&self) -> Option<u64> {
+    pub fn lag_after_commit(&self) -> Option<u64> {
         let (source, taken) = {
             let state = self.state();
             (state.source.clone()?, state.taken_offsets)
