@@ -102,7 +102,7 @@ pub struct Coordinator {
     pub commit_empty: bool,
     /// 1: one thing after the other; more: so many chunks are decoded at once, while others are read and written and a commit is pending.
     pub threads: usize,
-    /// Bytes that records and rows between source and sinks may have; see [`crate::pipeline::memory::MemoryPlan`].
+    /// Bytes that records and rows between source and sinks may have; shared out by the pipeline (`MemoryPlan`).
     pub window_bytes: usize,
     /// Where events go.
     pub events: Events,
