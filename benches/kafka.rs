@@ -7,7 +7,8 @@
 //! * decode: arrow-json over the same bytes, without Kafka;
 //! * decode+encode: the same, and the `parquet` crate's writer with the settings of the pipeline, into nothing;
 //! * pipeline: the library with `stop: end`, files on local disk with fsync, a checkpoint every ten seconds at least.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark may")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark may")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark has a stop watch")]
 
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
@@ -58,7 +59,7 @@ fn message(out: &mut Vec<u8>, i: u64) {
         i % 100,
         i * 31 % 97,
         i * 17 % 1000,
-        i % 2 == 0,
+        i.is_multiple_of(2),
         i % 24,
         i % 60,
         i % 59,

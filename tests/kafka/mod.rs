@@ -15,6 +15,7 @@ mod login;
 mod lost;
 mod modes;
 mod outage;
+#[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod produce;
 mod recreated;
 mod refused;
@@ -23,4 +24,3 @@ mod seeing;
 mod stalled;
 mod transactions;
 mod values;
-#[allow(dead_code, reason = "tests of other parts come for the rest")]
