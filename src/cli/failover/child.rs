@@ -37,25 +37,25 @@ pub(crate) fn end_with_parent() {
 
 /// What the processes of a round share.
 #[derive(Clone, Copy)]
-pub(super) struct Recipe<'a> {
-    pub(super) pipeline: &'a Path,
-    pub(super) set: &'a [String],
-    pub(super) env: &'a Env,
+pub(crate) struct Recipe<'a> {
+    pub(crate) pipeline: &'a Path,
+    pub(crate) set: &'a [String],
+    pub(crate) env: &'a Env,
     /// A process that says nothing for so long, and does not end, hangs.
-    pub(super) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// What is known of a process from what it said.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
-    pub(super) counts: Counts,
+pub(crate) struct Heard {
+    pub(crate) counts: Counts,
     /// From its start to its first checkpoint.
-    pub(super) first_checkpoint: Option<Duration>,
+    pub(crate) first_checkpoint: Option<Duration>,
     /// From its start to the first commit that was not there before.
-    pub(super) first_progress: Option<Duration>,
+    pub(crate) first_progress: Option<Duration>,
     /// To the last of each.
     last_checkpoint: Option<Duration>,
-    pub(super) last_commit: Option<Duration>,
+    pub(crate) last_commit: Option<Duration>,
     /// All times from a checkpoint to its last commit, and from there to the next checkpoint.
     committing: Duration,
     writing: Duration,
@@ -64,11 +64,11 @@ pub(super) struct Heard {
 
 impl Heard {
     /// From a checkpoint to its last commit, on average.
-    pub(super) fn mean_committing(&self) -> Duration {
+    pub(crate) fn mean_committing(&self) -> Duration {
         self.committing / self.checkpoints()
     }
     /// From the last commit of a checkpoint to the next checkpoint, on average.
-    pub(super) fn mean_writing(&self) -> Duration {
+    pub(crate) fn mean_writing(&self) -> Duration {
         self.writing / self.checkpoints()
     }
     fn checkpoints(&self) -> u32 {
@@ -115,16 +115,16 @@ fn shown(line: &Json, text: &str) -> String {
 }
 
 /// How a process ended.
-pub(super) struct Ended {
-    pub(super) pid: u32,
-    pub(super) status: ExitStatus,
-    pub(super) took: Duration,
-    pub(super) heard: Heard,
+pub(crate) struct Ended {
+    pub(crate) pid: u32,
+    pub(crate) status: ExitStatus,
+    pub(crate) took: Duration,
+    pub(crate) heard: Heard,
 }
 
 impl Ended {
     /// The error that says so, with its last lines. `round` is where its tables are.
-    pub(super) fn failed(&self, what: &str, round: &str) -> Error {
+    pub(crate) fn failed(&self, what: &str, round: &str) -> Error {
         let kind = match self.status.code() {
             Some(2) => Kind::Invalid,
             Some(4) => Kind::Fenced,
@@ -139,19 +139,19 @@ impl Ended {
 }
 
 /// A process. Killed when dropped.
-pub(super) struct Child {
+pub(crate) struct Child {
     process: tokio::process::Child,
     lines: Lines<BufReader<ChildStderr>>,
     env: Env,
     patience: Duration,
     pid: u32,
     started: Duration,
-    pub(super) heard: Heard,
+    pub(crate) heard: Heard,
 }
 
 impl Child {
     /// Starts `table-cli ingest` of the same executable.
-    pub(super) fn start(recipe: &Recipe<'_>) -> Result<Child> {
+    pub(crate) fn start(recipe: &Recipe<'_>) -> Result<Child> {
         let cannot = |e: std::io::Error| Error::unavailable("a process cannot be started").because(e);
         let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
         command.arg("ingest").arg(recipe.pipeline).args(["--log-format", "json", "-o", "jsonl"]);
@@ -171,7 +171,7 @@ impl Child {
     }
 
     /// The next thing that it says; none when it is over. May be dropped and called again.
-    pub(super) async fn next(&mut self) -> Option<Said> {
+    pub(crate) async fn next(&mut self) -> Option<Said> {
         // What is no text, or an error of the pipe, is no reason to lose the process.
         let line = self.lines.next_line().await.unwrap_or_default()?;
         Some(self.heard.hear(&line, self.env.monotonic().saturating_sub(self.started)))
@@ -225,7 +225,7 @@ impl Child {
     }
 
     /// SIGKILL. It may have ended by itself: the status tells.
-    pub(super) async fn kill(mut self) -> Result<Ended> {
+    pub(crate) async fn kill(mut self) -> Result<Ended> {
         // Fails only for a process that is over.
         let _ = self.process.start_kill();
         while self.next().await.is_some() {}
@@ -233,7 +233,7 @@ impl Child {
     }
 
     /// SIGSTOP, and what it had said before.
-    pub(super) async fn freeze(&mut self) {
+    pub(crate) async fn freeze(&mut self) {
         self.send(Signal::STOP);
         while self.listen_for(QUIET).await {
             let before = self.heard.counts;
@@ -243,7 +243,7 @@ impl Child {
         }
     }
     /// SIGCONT.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.send(Signal::CONT);
     }
     fn send(&self, signal: Signal) {
@@ -254,12 +254,12 @@ impl Child {
     }
 
     /// Is it over? Then nothing can be done to it any more.
-    pub(super) fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(Some(_)))
     }
 
     /// Waits for its end, and listens to another one meanwhile.
-    pub(super) async fn end_beside(mut self, other: &mut Child, round: &str) -> Result<Ended> {
+    pub(crate) async fn end_beside(mut self, other: &mut Child, round: &str) -> Result<Ended> {
         let mut talks = true;
         loop {
             tokio::select! {
@@ -271,7 +271,7 @@ impl Child {
     }
 
     /// Waits for its end.
-    pub(super) async fn end(mut self, round: &str) -> Result<Ended> {
+    pub(crate) async fn end(mut self, round: &str) -> Result<Ended> {
         while self.next_in_time(round).await?.is_some() {}
         self.wait().await
     }

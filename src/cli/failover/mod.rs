@@ -4,12 +4,12 @@
 //! takes. `child` is a process, `moments` is where it is hit, `audit` is the comparison, `report` is what is told at the end.
 
 mod audit;
-mod child;
+pub(crate) mod child;
 mod ends;
-mod moments;
+pub(crate) mod moments;
 mod ranges;
 mod report;
-mod scratch;
+pub(crate) mod scratch;
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
@@ -245,7 +245,7 @@ impl Series {
             return self.next(dead, after_hit, round, recipe);
         }
         self.hear(&dead.heard, after_hit);
-        let at = phase(round, &dead.heard.counts, &self.env).await?;
+        let at = phase(&round.file, &dead.heard.counts, &self.env).await?;
         self.struck(at, How::Kill, format!("killed {}", at.name()));
         Child::start(recipe).map(Some)
     }
@@ -257,7 +257,7 @@ impl Series {
             let ended = first.end(&round.dir).await?;
             return self.next(ended, after_hit, round, recipe);
         }
-        let at = phase(round, &first.heard.counts, &self.env).await?;
+        let at = phase(&round.file, &first.heard.counts, &self.env).await?;
         let mut second = Child::start(recipe)?;
         let running = second.live_to(wake.moment(), &round.dir).await?;
         first.wake();

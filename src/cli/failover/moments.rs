@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 /// Numbers from a seed, the same ones every time (SplitMix64).
-pub(super) struct Draw(pub(super) u64);
+pub(crate) struct Draw(pub(crate) u64);
 
 impl Draw {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,18 +16,18 @@ impl Draw {
         z ^ (z >> 31)
     }
     /// 0 to n - 1.
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % (n.max(1) as u64)).unwrap_or(0)
     }
     /// 0 to 1.
-    pub(super) fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
 /// Where in its life a process was hit, by what lay on the store then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// There was no checkpoint but the one that opened the lineage, if any.
     BeforeTheFirst,
     /// The last checkpoint had landed everywhere, and the process had begun to write files for the next.
@@ -41,11 +41,11 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    pub(super) const ALL: [Phase; 5] =
+    pub(crate) const ALL: [Phase; 5] =
         [Phase::BeforeTheFirst, Phase::Writing, Phase::BetweenCheckpointAndCommit, Phase::AfterCommit, Phase::AtTheEnd];
 
     /// For eyes.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::BeforeTheFirst => "before the first checkpoint",
             Phase::Writing => "while writing",
@@ -55,7 +55,7 @@ impl Phase {
         }
     }
     /// For programs.
-    pub(super) fn key(self) -> &'static str {
+    pub(crate) fn key(self) -> &'static str {
         match self {
             Phase::BeforeTheFirst => "before_the_first_checkpoint",
             Phase::Writing => "while_writing",
@@ -68,7 +68,7 @@ impl Phase {
 
 /// What a line of a process's log says, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(crate) enum Said {
     /// A data file was opened.
     Opened,
     /// The start is over.
@@ -85,7 +85,7 @@ pub(super) enum Said {
 
 impl Said {
     /// Of a line of the log in JSON. An event is told twice, when it happens and by the command; only the first counts.
-    pub(super) fn of(line: &Json) -> Said {
+    pub(crate) fn of(line: &Json) -> Said {
         if line["message"].as_str().is_some_and(|m| m.starts_with("opened ")) {
             return Said::Opened;
         }
@@ -110,24 +110,24 @@ impl Said {
 
 /// How often a process has said what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) opened: usize,
-    pub(super) checkpointed: usize,
-    pub(super) committed: usize,
+pub(crate) struct Counts {
+    pub(crate) opened: usize,
+    pub(crate) checkpointed: usize,
+    pub(crate) committed: usize,
     /// Commits since the last checkpoint.
-    pub(super) since: usize,
+    pub(crate) since: usize,
     /// Commits that its start recognised.
-    pub(super) recognised: u64,
+    pub(crate) recognised: u64,
     /// Commits that its start made.
-    pub(super) committed_at_start: u64,
+    pub(crate) committed_at_start: u64,
     /// A file was opened after the last checkpoint or commit.
-    pub(super) writing: bool,
+    pub(crate) writing: bool,
     /// It has owned the end of the input.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
 }
 
 impl Counts {
-    pub(super) fn count(&mut self, said: Said) {
+    pub(crate) fn count(&mut self, said: Said) {
         match said {
             Said::Opened => (self.opened, self.writing) = (self.opened + 1, true),
             Said::Checkpointed { end } => {

@@ -121,21 +121,22 @@ fn beside(checkpoints: &str, seed: u64) -> Result<String> {
     }
 }
 
-fn ledger(round: &Round, env: &Env) -> Result<Ledger> {
-    let store = Store::open(&round.file.checkpoint.location, env, StoreOptions::default())?;
-    Ok(Ledger::new(store, &round.file.pipeline))
+/// The checkpoints of a pipeline.
+pub(crate) fn ledger(file: &PipelineFile, env: &Env) -> Result<Ledger> {
+    let store = Store::open(&file.checkpoint.location, env, StoreOptions::default())?;
+    Ok(Ledger::new(store, &file.pipeline))
 }
 
 /// What share of the run is done, measured in checkpoints.
 pub(super) async fn progress(round: &Round, clean: &Clean, env: &Env) -> Result<f64> {
-    let greatest = ledger(round, env)?.list().await?.last().copied().unwrap_or(0);
+    let greatest = ledger(&round.file, env)?.list().await?.last().copied().unwrap_or(0);
     // Without end more than all of it would be done after a few processes whose checkpoints were small.
     Ok((greatest as f64 / clean.counts.checkpointed.max(1) as f64).min(0.9))
 }
 
 /// Where in its life a process was that is dead or frozen now and had said `heard`.
-pub(super) async fn phase(round: &Round, heard: &Counts, env: &Env) -> Result<Phase> {
-    let Some(greatest) = ledger(round, env)?.greatest().await? else { return Ok(Phase::BeforeTheFirst) };
+pub(crate) async fn phase(file: &PipelineFile, heard: &Counts, env: &Env) -> Result<Phase> {
+    let Some(greatest) = ledger(file, env)?.greatest().await? else { return Ok(Phase::BeforeTheFirst) };
     let checkpoint = &greatest.checkpoint;
     match checkpoint.kind {
         CheckpointKind::Open => return Ok(Phase::BeforeTheFirst),
