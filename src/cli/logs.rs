@@ -160,6 +160,11 @@ impl Progress {
     pub(crate) fn set(&self, text: String) {
         self.bar.set_message(text);
     }
+    /// Takes it away while something else is written.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
 }
 
 impl Drop for Progress {

@@ -5,6 +5,8 @@ mod cells;
 mod checkpoints;
 mod checks;
 mod create;
+#[cfg(feature = "kafka")]
+mod demo;
 mod diff;
 mod doctor;
 mod failover;
@@ -129,6 +131,8 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         Command::Config(args) => pipelines::config(args, output),
         Command::Doctor(args) => doctor::doctor(args, output).await,
         Command::DeadLetters(args) => rows::dead_letters(args, output).await,
+        #[cfg(feature = "kafka")]
+        Command::Demo(args) => demo::demo(args, output, logs).await,
         Command::Failover(args) => failover::failover(args, output, logs).await,
         Command::Completions(_) => Ok(()),
     }

@@ -144,7 +144,7 @@ pub(crate) struct Child {
     lines: Lines<BufReader<ChildStderr>>,
     env: Env,
     patience: Duration,
-    pid: u32,
+    pub(crate) pid: u32,
     started: Duration,
     pub(crate) heard: Heard,
 }
@@ -241,6 +241,11 @@ impl Child {
                 return;
             }
         }
+    }
+    /// SIGTERM: it finishes what is pending and ends.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn terminate(&self) {
+        self.send(Signal::TERM);
     }
     /// SIGCONT.
     pub(crate) fn wake(&self) {
