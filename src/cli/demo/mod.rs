@@ -358,3 +358,6 @@ impl Demo<'_> {
 fn covered(written: &Written) -> u64 {
     written.checkpoint.offsets.0.values().map(|position| position.offset).sum()
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,7 +110,7 @@ pub(super) struct Orders {
 
 impl Orders {
     fn draw(&self, of: u64) -> Draw {
-        Draw(self.seed ^ (of + 1).wrapping_mul(0xd6e8_feb8_6659_fd93))
+        Draw(self.seed ^ of.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
     /// One in each thousand; the kinds in turn.
