@@ -200,9 +200,10 @@ impl Demo<'_> {
 
     /// Listens until the goal is reached. False: the process is over.
     async fn live(&mut self, child: &mut Child, goal: Goal) -> Result<bool, Failed> {
-        let (mut armed, mut heard) = (false, self.env.monotonic());
+        let (mut armed, mut started, mut heard) = (false, false, self.env.monotonic());
         loop {
-            if goal == Goal::Produced && self.shared.is_done() {
+            // Before its start is over a process knows no SIGTERM.
+            if goal == Goal::Produced && started && self.shared.is_done() {
                 return Ok(true);
             }
             let said = tokio::select! {
@@ -222,7 +223,10 @@ impl Demo<'_> {
                 return Ok(true);
             }
             match said {
-                Said::Started => self.recovered(child).await?,
+                Said::Started => {
+                    started = true;
+                    self.recovered(child)?;
+                }
                 Said::Checkpointed { .. } => drop(self.checkpoint().await?),
                 Said::Committed { .. } | Said::Finished { .. } => {
                     self.look().await?;
@@ -304,7 +308,7 @@ impl Demo<'_> {
     }
 
     /// What the start after a kill did about it.
-    async fn recovered(&mut self, child: &Child) -> Result<(), Failed> {
+    fn recovered(&mut self, child: &Child) -> Result<(), Failed> {
         let counts = child.heard.counts;
         let Some(kill) = self.report.kills.last_mut().filter(|kill| kill.recognised + kill.committed == 0) else { return Ok(()) };
         (kill.recognised, kill.committed) = (counts.recognised, counts.committed_at_start);
