@@ -5,6 +5,7 @@
 mod architecture;
 mod bad;
 mod cli;
+mod demo;
 mod failover;
 #[cfg(feature = "kafka")]
 mod kafka;

@@ -12,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 /// Every command that there is.
 const COMMANDS: &[&str] = &[
     "ingest",
+    "demo",
     "create",
     "info",
     "schema",

@@ -103,7 +103,7 @@ impl Shared {
 /// Starts the broker, tells its address, produces, and stays until [`Shared::end`]. Blocks its thread.
 pub(super) fn host(orders: Orders, shared: &Shared, ready: oneshot::Sender<String>) -> Result<()> {
     let cluster = MockCluster::new(1).map_err(|e| failed("the broker cannot be started", e))?;
-    let partitions = i32::try_from(PARTITIONS).unwrap_or(i32::MAX);
+    let partitions = i32::try_from(orders.partitions).unwrap_or(i32::MAX);
     cluster.create_topic(TOPIC, partitions, 1).map_err(|e| failed("the topic cannot be created", e))?;
     let servers = cluster.bootstrap_servers();
     let producer: BaseProducer = ClientConfig::new()
@@ -182,4 +182,47 @@ fn produce(orders: &Orders, producer: &BaseProducer, shared: &Shared) -> Result<
 
 fn failed(what: &str, cause: KafkaError) -> Error {
     Error::unavailable(what).at("the demo's broker").because(cause).hint("start the demo again")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rdkafka::consumer::{BaseConsumer, Consumer as _};
+
+    use super::*;
+    use crate::env::Env;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_producer_waits_for_checkpoints_before_the_broker_drops_what_a_killed_process_needs() {
+        let (env, shared) = (Env::real(), Arc::new(Shared::default()));
+        let orders = Orders { seed: 3, count: 60_000, partitions: 1 };
+        let (ready, servers) = oneshot::channel();
+        let (host_env, theirs) = (env.clone(), shared.clone());
+        let host = async move { host_env.cpu(move || host(orders, &theirs, ready)).await };
+        let watch = async {
+            let servers = servers.await.unwrap();
+            let client: BaseConsumer = ClientConfig::new().set("bootstrap.servers", &servers).create().unwrap();
+            shared.allow(orders.count);
+            let mut held = Vec::new();
+            while !shared.is_done() {
+                let before = shared.produced();
+                env.sleep(Duration::from_millis(300)).await;
+                if shared.produced() == before && !shared.is_done() {
+                    // It waits. Nothing that is in no checkpoint is gone.
+                    let (low, _) = client.fetch_watermarks(TOPIC, 0, FLUSH).unwrap();
+                    assert!(u64::try_from(low).unwrap() <= held.last().copied().unwrap_or(0), "{low} {held:?}");
+                    held.push(before);
+                    shared.keep(0, before);
+                }
+            }
+            shared.end();
+            held
+        };
+        let (hosted, held) = futures::join!(host, watch);
+        hosted.unwrap();
+        assert!(held.len() >= 2 && held[0] > 10_000, "{held:?}");
+        let truth = shared.truth().unwrap();
+        assert_eq!((truth.orders(), truth.good(), truth.broken.len()), (60_000, 59_940, 60));
+    }
 }

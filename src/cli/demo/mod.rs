@@ -159,7 +159,7 @@ impl Demo<'_> {
         let first = Goal::Opened(share(25), share(90));
         let second = Goal::Checkpointed(share(55), self.orders.count);
         self.shared.allow(share(60));
-        let child = self.start("never", "reads the topic without end")?;
+        let child = self.start("never", None)?;
         let child = self.kill(child, first).await?;
         let child = self.kill(child, second).await?;
         self.drain(child).await?;
@@ -188,13 +188,15 @@ impl Demo<'_> {
         self.file.as_ref().ok_or_else(|| Error::internal("the pipeline file is not read yet"))
     }
 
-    fn start(&mut self, stop: &str, what: &str) -> Result<Child, Failed> {
+    /// The next process; `what`: instead of its command line.
+    fn start(&mut self, stop: &str, what: Option<&str>) -> Result<Child, Failed> {
         let pipeline: PathBuf = self.place.file();
         let set = [format!("source.kafka.stop={stop}")];
         let set = if stop == "never" { &set[..0] } else { &set[..] };
         let child = Child::start(&Recipe { pipeline: &pipeline, set, env: &self.env, patience: PATIENCE })?;
-        let shown: String = set.iter().map(|set| format!(" --set {set}")).collect();
-        self.story.tell("start", &format!("process {}: table-cli ingest {}{shown} {what}", child.pid, self.place.typed("orders.yaml")))?;
+        let line = || format!("table-cli ingest {}", self.place.typed("orders.yaml"));
+        let typed = what.map_or_else(|| set.iter().fold(line(), |line, set| format!("{line} --set {set}")), str::to_owned);
+        self.story.tell("start", &format!("process {}: {typed}", child.pid))?;
         Ok(child)
     }
 
@@ -271,7 +273,7 @@ impl Demo<'_> {
         };
         self.story.tell("kill -9", &kill.told())?;
         self.report.kills.push(kill);
-        self.start("never", "is all that one does about it")
+        self.start("never", Some("the same command again, and nothing else"))
     }
 
     /// To the end of the topic: the process that reads without end is stopped, the next one reads what is left.
@@ -279,12 +281,12 @@ impl Demo<'_> {
         let dir = self.place.shown();
         if self.live(&mut child, Goal::Produced).await? {
             self.story.tell("producer", &format!("all {} orders are in the broker", thousands(self.orders.count)))?;
-            self.story.tell("kill", &format!("process {} is asked to end (SIGTERM): it commits what it has read", child.pid))?;
+            self.story.tell("kill", &format!("process {} is asked to stop (SIGTERM): it commits what it has read", child.pid))?;
             child.terminate();
             self.live(&mut child, Goal::End).await?;
         }
         self.ended_well(child.end(&dir).await?)?;
-        let mut last = self.start("end", "reads what is there and ends")?;
+        let mut last = self.start("end", None)?;
         self.live(&mut last, Goal::End).await?;
         self.ended_well(last.end(&dir).await?)?;
         self.look().await?;

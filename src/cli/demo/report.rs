@@ -54,10 +54,10 @@ impl Kill {
         let what = match (self.recognised, self.committed) {
             (0, 0) => "nothing was pending".to_owned(),
             (_, 0) => format!("checkpoint {checkpoint} had landed: recognised, not repeated"),
-            (0, _) => format!("checkpoint {checkpoint} had not landed: its files are committed now"),
+            (0, _) => format!("checkpoint {checkpoint} had not landed: its files are committed now, not written again"),
             (_, _) => format!("checkpoint {checkpoint} had landed in one table: recognised there, committed now in the other"),
         };
-        format!("{what}; back to its offsets, {} orders on; {} after them are read again", thousands(self.covered), "all")
+        format!("{what}; goes on after the {} orders that it covers", thousands(self.covered))
     }
 
     fn json(&self) -> Json {
@@ -150,7 +150,7 @@ impl Report {
         let mut rows = output.rows(Columns::new(COLUMNS));
         let mut row = |name: &str, produced: u64, facts: &TableFacts| {
             let counts = [produced, facts.rows, facts.missing, facts.doubled + facts.strange, facts.snapshots, facts.files].map(Value::Count);
-            let left = if facts.unreferenced == 0 { "nothing".to_owned() } else { format!("{} unused files", facts.unreferenced) };
+            let left = if facts.unreferenced == 0 { "nothing".to_owned() } else { format!("{} files in no snapshot", facts.unreferenced) };
             let ends = [Value::Size(facts.bytes), Value::Text(left)];
             rows.push([Value::text(name)].into_iter().chain(counts).chain(ends).collect())
         };
