@@ -221,7 +221,7 @@ mod tests {
         };
         let (hosted, held) = futures::join!(host, watch);
         hosted.unwrap();
-        assert!(held.len() >= 2 && held[0] > 10_000, "{held:?}");
+        assert!(held.iter().any(|n| (10_000..60_000).contains(n)), "{held:?}");
         let truth = shared.truth().unwrap();
         assert_eq!((truth.orders(), truth.good(), truth.broken.len()), (60_000, 59_940, 60));
     }
