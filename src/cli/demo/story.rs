@@ -8,7 +8,7 @@ use crate::cli::output::{Form, Output};
 use crate::env::Env;
 
 /// Without a bar: at most one line of progress in this time.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(2);
 const WIDTH: u64 = 30;
 
 /// The teller.
@@ -73,7 +73,7 @@ impl<'a> Story<'a> {
             return Ok(());
         }
         self.last = (now, visible);
-        self.tell("commit", &text)
+        self.tell("progress", &text)
     }
 
     /// Takes the bar away.
