@@ -24,7 +24,7 @@ pub(super) struct Story<'a> {
 impl<'a> Story<'a> {
     pub(super) fn new(output: &'a mut Output, logs: &Logs, env: Env, of: u64) -> Story<'a> {
         let began = env.monotonic();
-        Story { output, bar: logs.progress(), env, began, of, last: (Duration::ZERO, 0) }
+        Story { output, bar: logs.progress(String::new), env, began, of, last: (Duration::ZERO, 0) }
     }
 
     /// Since the demo began.
