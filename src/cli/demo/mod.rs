@@ -67,6 +67,7 @@ pub(crate) async fn demo(args: DemoArgs, output: &mut Output, logs: &Logs) -> Re
         shared: over.0.clone(),
         file: None,
         visible: 0,
+        covered: 0,
         place,
         orders,
         env: env.clone(),
@@ -115,8 +116,8 @@ enum Goal {
     Opened(u64, u64),
     /// It owns a checkpoint after that.
     Checkpointed(u64, u64),
-    /// Everything is produced.
-    Produced,
+    /// Everything is produced, and in a checkpoint.
+    Covered,
     /// It ends by itself.
     End,
 }
@@ -133,7 +134,7 @@ impl Goal {
         match self {
             Goal::Opened(..) => said == Said::Opened,
             Goal::Checkpointed(..) => matches!(said, Said::Checkpointed { .. }),
-            Goal::Produced | Goal::End => false,
+            Goal::Covered | Goal::End => false,
         }
     }
 }
@@ -150,6 +151,8 @@ struct Demo<'a> {
     file: Option<PipelineFile>,
     /// Rows that a reader of the table sees.
     visible: u64,
+    /// Orders below the offsets of the greatest checkpoint.
+    covered: u64,
 }
 
 impl Demo<'_> {
@@ -159,7 +162,7 @@ impl Demo<'_> {
         let first = Goal::Opened(share(25), share(90));
         let second = Goal::Checkpointed(share(55), self.orders.count);
         self.shared.allow(share(60));
-        let child = self.start("never", None)?;
+        let child = self.start(None)?;
         let child = self.kill(child, first).await?;
         let child = self.kill(child, second).await?;
         self.drain(child).await?;
@@ -189,13 +192,10 @@ impl Demo<'_> {
     }
 
     /// The next process; `what`: instead of its command line.
-    fn start(&mut self, stop: &str, what: Option<&str>) -> Result<Child, Failed> {
+    fn start(&mut self, what: Option<&str>) -> Result<Child, Failed> {
         let pipeline: PathBuf = self.place.file();
-        let set = [format!("source.kafka.stop={stop}")];
-        let set = if stop == "never" { &set[..0] } else { &set[..] };
-        let child = Child::start(&Recipe { pipeline: &pipeline, set, env: &self.env, patience: PATIENCE })?;
-        let line = || format!("table-cli ingest {}", self.place.typed("orders.yaml"));
-        let typed = what.map_or_else(|| set.iter().fold(line(), |line, set| format!("{line} --set {set}")), str::to_owned);
+        let child = Child::start(&Recipe { pipeline: &pipeline, set: &[], env: &self.env, patience: PATIENCE })?;
+        let typed = what.map_or_else(|| format!("table-cli ingest {}", self.place.typed("orders.yaml")), str::to_owned);
         self.story.tell("start", &format!("process {}: {typed}", child.pid))?;
         Ok(child)
     }
@@ -205,7 +205,7 @@ impl Demo<'_> {
         let (mut armed, mut started, mut heard) = (false, false, self.env.monotonic());
         loop {
             // Before its start is over a process knows no SIGTERM.
-            if goal == Goal::Produced && started && self.shared.is_done() {
+            if goal == Goal::Covered && started && self.shared.is_done() && self.covered == self.orders.count {
                 return Ok(true);
             }
             let said = tokio::select! {
@@ -228,6 +228,7 @@ impl Demo<'_> {
                 Said::Started => {
                     started = true;
                     self.recovered(child)?;
+                    self.checkpoint().await?;
                 }
                 Said::Checkpointed { .. } => drop(self.checkpoint().await?),
                 Said::Committed { .. } | Said::Finished { .. } => {
@@ -273,22 +274,18 @@ impl Demo<'_> {
         };
         self.story.tell("kill -9", &kill.told())?;
         self.report.kills.push(kill);
-        self.start("never", Some("the same command again, and nothing else"))
+        self.start(Some("the same command again, and nothing else"))
     }
 
-    /// To the end of the topic: the process that reads without end is stopped, the next one reads what is left.
+    /// To the end of the topic. The pipeline reads it without end, so it is asked to stop when nothing is left.
     async fn drain(&mut self, mut child: Child) -> Result<(), Failed> {
-        let dir = self.place.shown();
-        if self.live(&mut child, Goal::Produced).await? {
-            self.story.tell("producer", &format!("all {} orders are in the broker", thousands(self.orders.count)))?;
-            self.story.tell("kill", &format!("process {} is asked to stop (SIGTERM): it commits what it has read", child.pid))?;
+        if self.live(&mut child, Goal::Covered).await? {
+            let all = thousands(self.orders.count);
+            self.story.tell("stop", &format!("all {all} orders are read: process {} is asked to end (SIGTERM)", child.pid))?;
             child.terminate();
             self.live(&mut child, Goal::End).await?;
         }
-        self.ended_well(child.end(&dir).await?)?;
-        let mut last = self.start("end", None)?;
-        self.live(&mut last, Goal::End).await?;
-        self.ended_well(last.end(&dir).await?)?;
+        self.ended_well(child.end(&self.place.shown()).await?)?;
         self.look().await?;
         Ok(())
     }
@@ -322,6 +319,7 @@ impl Demo<'_> {
     async fn checkpoint(&mut self) -> Result<Option<Written>> {
         let greatest = ledger(self.file()?, &self.env)?.greatest().await?;
         if let Some(written) = &greatest {
+            self.covered = covered(written);
             for (split, position) in &written.checkpoint.offsets.0 {
                 if let Some(partition) = split.rsplit_once('/').and_then(|(_, partition)| partition.parse().ok()) {
                     self.shared.keep(partition, position.offset);
