@@ -1,6 +1,6 @@
 //! `table-cli demo` from the outside: what it reports, what it leaves, what it refuses, how it stops.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -155,21 +155,18 @@ fn a_directory_with_something_else_in_it_is_refused_and_left_as_it_is() {
     assert_eq!(csv.code, 2, "a report is no list of rows");
 }
 
-/// The processes that `parent` has started and that are not over.
-fn children(parent: u32) -> Vec<u32> {
-    let stat = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<u32>().ok());
-    let of = |pid: &u32| {
-        let stat = stat(*pid);
-        // `pid (name) state ppid ...`
-        let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-        fields.get(1) == Some(&parent.to_string().as_str()) && fields.first() != Some(&"Z")
-    };
-    all.filter(of).collect()
+/// The parent of a process; none: it is over, whether or not somebody has waited for it.
+fn alive(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // `pid (name) state ppid ...`
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    if fields.next()? == "Z" { None } else { fields.next()?.parse().ok() }
 }
 
-fn gone(pid: u32) -> bool {
-    !Path::new(&format!("/proc/{pid}")).exists()
+/// The processes that `parent` has started and that are not over.
+fn children(parent: u32) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    all.filter(|pid| alive(*pid) == Some(parent)).collect()
 }
 
 #[test]
@@ -184,6 +181,6 @@ fn a_signal_ends_the_demo_and_its_processes_and_so_does_its_own_death() {
         let began = Instant::now();
         assert_eq!(child.wait().unwrap().code(), code);
         assert!(began.elapsed() < Duration::from_secs(10));
-        until("a process outlived the demo", || own.iter().all(|pid| gone(*pid)));
+        until("a process outlived the demo", || own.iter().all(|pid| alive(*pid).is_none()));
     }
 }

@@ -182,7 +182,8 @@ impl Demo<'_> {
         };
         self.place.write(&servers, (count / CHECKPOINTS).max(1))?;
         self.file = Some(PipelineFile::load(&self.place.file(), &[])?);
-        let what = format!("librdkafka's mock broker in this process, {servers}: topic orders, {PARTITIONS} partitions; a producer fills it");
+        let what =
+            format!("librdkafka's mock broker in this process, {servers}: topic orders, {PARTITIONS} partitions; a producer fills it");
         self.story.tell("broker", &what)?;
         Ok(())
     }

@@ -267,7 +267,8 @@ mod tests {
             }
             let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
             assert_eq!(value["id"], i + 1);
-            let sum: f64 = value["items"].as_array().unwrap().iter().map(|x| x["quantity"].as_f64().unwrap() * x["price"].as_f64().unwrap()).sum();
+            let sum: f64 =
+                value["items"].as_array().unwrap().iter().map(|x| x["quantity"].as_f64().unwrap() * x["price"].as_f64().unwrap()).sum();
             assert!((sum - order.cents as f64 / 100.0).abs() < 1e-6 && (value["amount"].as_f64().unwrap() - sum).abs() < 1e-6, "{value}");
             let created = chrono::DateTime::parse_from_rfc3339(value["created_at"].as_str().unwrap()).unwrap();
             assert_eq!(created.timestamp_millis().cast_unsigned(), order.time_ms);

@@ -75,7 +75,11 @@ impl Place {
     pub(super) fn typed(&self, name: &str) -> String {
         let path = self.shown.join(name);
         let text = path.display().to_string();
-        if text.contains(|c: char| !(c.is_alphanumeric() || "./_-".contains(c))) { format!("'{}'", text.replace('\'', "'\\''")) } else { text }
+        if text.contains(|c: char| !(c.is_alphanumeric() || "./_-".contains(c))) {
+            format!("'{}'", text.replace('\'', "'\\''"))
+        } else {
+            text
+        }
     }
     /// The directory, as it was given.
     pub(super) fn shown(&self) -> String {

@@ -43,7 +43,9 @@ impl Kill {
         let checkpoint = self.checkpoint.unwrap_or(0);
         let how = match self.phase {
             Phase::Writing => format!("while writing: files for checkpoint {} were open", checkpoint + 1),
-            Phase::BetweenCheckpointAndCommit => format!("between checkpoint and commit: checkpoint {checkpoint} was written, its commit was not"),
+            Phase::BetweenCheckpointAndCommit => {
+                format!("between checkpoint and commit: checkpoint {checkpoint} was written, its commit was not")
+            }
             other => other.name().to_owned(),
         };
         format!("process {}, {how}; {} rows were visible", self.pid, thousands(self.visible))
@@ -135,7 +137,9 @@ impl Report {
         output.text(&self.summary())?;
         self.print_letters(output)?;
         if self.findings.is_empty() {
-            output.text("audit: nothing is missing, nothing is doubled, every amount adds up, every file and every range of offsets is in order")?;
+            output.text(
+                "audit: nothing is missing, nothing is doubled, every amount adds up, every file and every range of offsets is in order",
+            )?;
         } else {
             output.text("audit: THIS MUST NOT BE")?;
             for finding in &self.findings {
@@ -149,7 +153,8 @@ impl Report {
         const COLUMNS: [&str; 9] = ["table", "produced", "rows", "missing", "doubled", "snapshots", "files", "bytes", "left by the kills"];
         let mut rows = output.rows(Columns::new(COLUMNS));
         let mut row = |name: &str, produced: u64, facts: &TableFacts| {
-            let counts = [produced, facts.rows, facts.missing, facts.doubled + facts.strange, facts.snapshots, facts.files].map(Value::Count);
+            let counts =
+                [produced, facts.rows, facts.missing, facts.doubled + facts.strange, facts.snapshots, facts.files].map(Value::Count);
             let left = if facts.unreferenced == 0 { "nothing".to_owned() } else { format!("{} files in no snapshot", facts.unreferenced) };
             let ends = [Value::Size(facts.bytes), Value::Text(left)];
             rows.push([Value::text(name)].into_iter().chain(counts).chain(ends).collect())
@@ -214,9 +219,7 @@ impl Report {
                 "unreferenced_files": facts.unreferenced,
             })
         };
-        let letter = |l: &super::audit::DeadLetter| {
-            json!({"topic": TOPIC, "partition": l.partition, "offset": l.offset, "stage": l.stage, "error": l.error, "value": l.value})
-        };
+        let letter = |l: &super::audit::DeadLetter| json!({"topic": TOPIC, "partition": l.partition, "offset": l.offset, "stage": l.stage, "error": l.error, "value": l.value});
         json!({
             "seed": self.seed,
             "dir": self.dir,
