@@ -19,7 +19,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Nothing that a broker is asked for takes longer unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Brokers of 300 MB each that tests may have to themselves at once, besides the shared one.
 const SLOTS: usize = 2;

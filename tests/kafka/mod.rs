@@ -8,13 +8,16 @@
 
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod broker;
+mod endless;
 mod failover;
 mod flow;
 mod idle;
 mod login;
 mod lost;
 mod modes;
+mod nulls;
 mod outage;
+mod poison;
 #[allow(dead_code, reason = "tests of other parts come for the rest")]
 pub(crate) mod produce;
 mod recreated;
