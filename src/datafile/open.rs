@@ -35,7 +35,7 @@ impl Open {
 /// Completes a file.
 pub(super) async fn finish(store: Store, schema_id: u64, open: Open) -> Result<DataFile> {
     let Open { path, encoder, mut upload, .. } = open;
-    let Encoded { pieces, size, rows, stats } = store.env().cpu(move || encoder.finish()).await?;
+    let Encoded { pieces, size, rows, stats } = encoder.finish()?;
     for piece in pieces {
         upload.write(piece).await?;
     }

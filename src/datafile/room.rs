@@ -32,8 +32,6 @@ const LOT_BYTES: usize = 4 << 20;
 const LOT_FILES: usize = 256;
 /// So many lots are on their way at once: while one is synced, others are encoded.
 const LOTS_AT_ONCE: usize = 3;
-/// Rows of so many bytes are encoded on another thread: it takes milliseconds, handing them over microseconds.
-const ELSEWHERE: usize = 128 << 10;
 /// A place's rows that wait become an open file when they have so many bytes,
 const OPEN_AT: usize = 1 << 20;
 /// rows that come together when they have so many times fewer,
@@ -97,15 +95,7 @@ impl FileWriter {
             Some(open) => open,
             None => self.open(index).await?,
         };
-        // On another thread when it is worth it: sinks that are written at the same time are then encoded at the same time, and whoever
-        // commits or reads beside them is not held up.
-        if rows.num_rows() * bytes_per_row(rows) >= ELSEWHERE {
-            let rows = rows.clone();
-            let work = move || open.encoder.write(&rows).map(|()| open);
-            open = self.store.env().cpu(work).await?;
-        } else {
-            open.encoder.write(rows)?;
-        }
+        open.encoder.write(rows)?;
         open.pass_on().await?;
         let full = self.account(&mut open) >= self.format.options.target_file_size;
         self.partitions[index].open = Some(open);
