@@ -203,8 +203,13 @@ impl Work {
             }
         };
         let writing = async {
-            let messages = writing.prepare(&order.written, empty_too).await?;
-            window.hand_over(messages);
+            match writing.prepare(&order.written, empty_too).await {
+                Ok(messages) => window.hand_over(Some(messages)),
+                Err(error) => {
+                    window.hand_over(None);
+                    return Err(error);
+                }
+            }
             writing.write(window).await
         };
         let (landed, wrote, why) = join!(window.watched(committing), window.watched(writing), window.watched(reader.read(window, None)));

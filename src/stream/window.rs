@@ -74,7 +74,8 @@ struct State {
     failed: bool,
     /// The commit that was pending is confirmed everywhere.
     landed: bool,
-    prepared: Option<Messages>,
+    /// What came of preparing, once it has ended; inside, none: it failed.
+    prepared: Option<Option<Messages>>,
     wakers: Vec<Waker>,
 }
 
@@ -186,21 +187,16 @@ impl Window {
         });
     }
 
-    /// What the writers have prepared for the commit.
-    pub(super) fn hand_over(&self, messages: Messages) {
+    /// What the writers have prepared for the commit; none: they could not.
+    pub(super) fn hand_over(&self, messages: Option<Messages>) {
         self.change(|state| state.prepared = Some(messages));
     }
 
     // ---- the commit, and all three --------------------------------------------------------------------------------------------------
 
-    /// Waits for what the writers prepare. None: it came to nothing.
+    /// Waits for what the writers prepare, whatever goes wrong elsewhere meanwhile: those rows were due. None: preparing failed.
     pub(super) async fn prepared(&self) -> Option<Messages> {
-        self.when(|state| match state.prepared.take() {
-            None if state.failed => Some(None),
-            None => None,
-            some => Some(some),
-        })
-        .await
+        self.when(|state| state.prepared.take()).await
     }
 
     /// The commit is confirmed everywhere.

@@ -13,6 +13,7 @@ use std::process::{Command, Output, Stdio};
 const COMMANDS: &[&str] = &[
     "ingest",
     "demo",
+    "lag",
     "create",
     "info",
     "schema",

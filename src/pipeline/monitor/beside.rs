@@ -27,7 +27,14 @@ impl Beside {
         let failed = |e| Error::unavailable("the thread that watches over the run cannot be started").because(e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         #[cfg(feature = "metrics")]
-        let server = file.metrics.map(|address| super::serve::Server::bind(&runtime, file, address)).transpose()?;
+        let server = match file.metrics.map(|address| super::serve::Server::bind(&runtime, file, address)).transpose() {
+            Ok(server) => server,
+            Err(error) => {
+                // Whoever starts the run is in a runtime of its own, where one may not be dropped.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         #[cfg(feature = "metrics")]
         if let Some(server) = &server {
             events.tell(crate::stream::Event::Serving { address: server.address });
@@ -35,6 +42,7 @@ impl Beside {
         #[cfg(not(feature = "metrics"))]
         if file.metrics.is_some() {
             let e = Error::invalid("this program was built without `metrics`").hint("remove the key, or build with the feature `metrics`");
+            runtime.shutdown_background();
             return Err(file.locate("metrics", e));
         }
         let over = Arc::new(Notify::new());
