@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use super::broker::Broker;
 use super::flow::{Flow, ids, places, until_rows};
+use super::produce::Message;
 
 /// The gaps that snapshots tell, per split.
 fn gaps(flow: &Flow) -> BTreeMap<String, Vec<[u64; 2]>> {
@@ -62,20 +63,19 @@ fn a_gap_that_opens_while_the_pipeline_is_held_back_is_found() {
         let flow = Flow::new(topic, broker, topic, &format!("on_data_loss: {policy}"));
         let mut running = flow.start(&[]);
         until_rows(&flow, &mut running, 10);
-        // Stopped, it reads nothing; what one fetch under way brings is read all the same.
+        // Stopped, it reads nothing; what one fetch under way brings (1 MiB at most, of 10) is read all the same.
         running.send(Signal::STOP);
-        broker.produce(topic, 0, ids(10..1000));
+        let wide = |id| Message::new(format!("{{\"id\": {id}, \"more\": \"{}\"}}", "x".repeat(10_000)));
+        broker.produce(topic, 0, (10..1000).map(wide));
         broker.delete_records(topic, 0, 500);
         broker.produce(topic, 0, ids(1000..1010));
         running.send(Signal::CONT);
         if !skip {
             let ended = running.end();
-            let rows = flow.rows();
-            if ended.code == Some(5) {
-                assert!(ended.err().contains("held-fail[0]"), "{}", ended.err());
-                let read = rows.len() as u64;
-                flow.assert_places(places(topic, 0, 0..read));
-            }
+            assert_eq!(ended.code, Some(5), "{}", ended.err());
+            assert!(ended.err().contains("held-fail[0]"), "{}", ended.err());
+            let read = flow.rows().len() as u64;
+            flow.assert_places(places(topic, 0, 0..read));
             continue;
         }
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -89,6 +89,7 @@ impl Producer {
 
     /// Hands one message over; [`flush`](Self::flush) sees it delivered.
     pub(crate) fn send(&self, topic: &str, partition: i32, message: &Message) {
+        let mut tries = 0;
         loop {
             let mut record = BaseRecord::<[u8], [u8]>::to(topic).partition(partition);
             record.key = message.key.as_deref();
@@ -102,6 +103,12 @@ impl Producer {
             match self.0.send(record) {
                 Ok(()) => return self.0.poll(Duration::ZERO),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => self.0.poll(Duration::from_millis(20)),
+                // A partition that was added a moment ago.
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::UnknownPartition), _)) if tries < 100 => {
+                    tries += 1;
+                    self.0.client().fetch_metadata(Some(topic), PATIENCE).unwrap();
+                    self.0.poll(Duration::from_millis(50));
+                }
                 Err((e, _)) => panic!("{topic}[{partition}]: {e}"),
             }
         }
