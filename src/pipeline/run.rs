@@ -150,6 +150,7 @@ impl Pipeline {
             chain: ChainOptions { keep: file.checkpoint.keep as usize, patience: timeout },
             options: self.options.clone(),
             start: sources::start_text(file),
+            moment: sources::starts_at_a_moment(file),
             until: sources::stop_text(file),
             opener: &OpenTables { env: env.clone(), timeout, store },
         };
@@ -198,7 +199,8 @@ impl Pipeline {
         {
             events.tell(Event::Warning { text: format!("no file matches {}", files.paths.join(", ")) });
         }
-        if anything_to_read(&resolved.start, resolved.stop.as_ref()) {
+        let begins = greatest.is_none() && sources::starts_at_a_moment(&self.file);
+        if begins || anything_to_read(&resolved.start, resolved.stop.as_ref()) {
             return Ok(false);
         }
         let locations = self.file.sinks.iter().map(|s| &s.location).chain(self.file.dead_letter.iter().map(|d| &d.location));

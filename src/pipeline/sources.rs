@@ -174,3 +174,8 @@ pub(crate) fn stop_text(file: &PipelineFile) -> String {
         SourceKind::Files(_) | SourceKind::Stdin | SourceKind::Generate(_) => String::new(),
     }
 }
+
+/// Would `start:` mean another place at the next start? Then the first one must be kept, whatever there is to read.
+pub(crate) fn starts_at_a_moment(file: &PipelineFile) -> bool {
+    matches!(&file.source.kind, SourceKind::Kafka(kafka) if !matches!(kafka.start, crate::pipeline::file::KafkaStart::Earliest | crate::pipeline::file::KafkaStart::Offsets(_)))
+}

@@ -247,6 +247,7 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
         chain: ChainOptions { keep: setup.keep, patience: PATIENCE },
         options: setup.options.clone(),
         start: String::new(),
+        moment: false,
         until: String::new(),
         opener: &ByUrl(life.clone()),
     };

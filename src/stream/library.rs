@@ -45,6 +45,7 @@ impl Chain {
             chain: options,
             options: StartOptions::default(),
             start: String::new(),
+            moment: false,
             until: String::new(),
             opener: &OpenTables { env: env.clone(), timeout, store: StoreOptions::default() },
         };

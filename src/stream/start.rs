@@ -55,6 +55,9 @@ pub struct Start<'a> {
     pub options: StartOptions,
     /// What the pipeline's `start:` says; a change is refused.
     pub start: String,
+    /// `start:` names a moment (`latest`): the first start opens a lineage also where there is nothing to read, or the next one would begin
+    /// at another moment and pass over what came in between.
+    pub moment: bool,
     /// What the pipeline's `stop:` says; when that has changed, the stop of an open lineage is resolved anew. Empty: it has no choice.
     pub until: String,
     /// Opens sinks by what a checkpoint says.
@@ -313,7 +316,7 @@ impl Start<'_> {
         // With a backfill the lineage begins where the source does; nothing between is settled for all.
         let from_start = sinks.order.iter().any(backfills);
         let offsets = if from_start { Offsets::default() } else { resolved.start.clone() };
-        if !anything_to_read(&offsets, resolved.stop.as_ref()) {
+        if !anything_to_read(&offsets, resolved.stop.as_ref()) && !(self.moment && before.is_none()) {
             return Ok(None);
         }
         if let Some((written, _)) = &before {

@@ -64,6 +64,19 @@ fn latest_without_stop_reads_what_comes_until_it_is_told_to_end() {
 
 #[test]
 #[ignore = "wants Kafka: tests/setup.sh"]
+fn latest_with_an_end_is_the_moment_of_the_first_run_although_nothing_was_there_to_read() {
+    let broker = topic("modes-moment");
+    let flow = Flow::new("moment", broker, "modes-moment", "start: latest, stop: end");
+    flow.run().with(0);
+    broker.produce("modes-moment", 1, ids(10..13));
+    flow.run().with(0);
+    broker.produce("modes-moment", 0, ids(10..12));
+    flow.run().with(0);
+    flow.assert_places([places("modes-moment", 0, 10..12), places("modes-moment", 1, 10..13)].concat());
+}
+
+#[test]
+#[ignore = "wants Kafka: tests/setup.sh"]
 fn timestamps_bound_what_is_read() {
     let broker = topic("modes-timestamps");
     let bounds = "start: {timestamp: '2026-01-01T00:16:43Z'}, stop: {timestamp: '2026-01-01T00:16:46Z'}";

@@ -197,6 +197,8 @@ fn limits(config: &mut ClientConfig, options: &KafkaOptions, partitions: usize) 
     default("fetch.max.bytes", fetch);
     default("fetch.message.max.bytes", each);
     default("receive.message.max.bytes", (fetch + (1 << 20)).max(100_000_000));
+    // A second by default: with large records and little memory nothing but waiting would be done.
+    default("fetch.queue.backoff.ms", 20);
     default("fetch.wait.max.ms", 100);
 }
 

@@ -220,6 +220,7 @@ async fn run_on(stage: Arc<Stage>, name: &'static str, setup: Setup, stop: Stop)
         chain: ChainOptions::default(),
         options: StartOptions::default(),
         start: String::new(),
+        moment: false,
         until: String::new(),
         opener: &OpenTables { env: env.clone(), timeout, store: StoreOptions::default() },
     };

@@ -443,6 +443,7 @@ pub(super) async fn open(world: &World, life: &Arc<Life>, setup: &Setup, events:
         chain: ChainOptions { keep: setup.keep, patience: Duration::from_secs(20) },
         options: setup.options.clone(),
         start: setup.start.to_owned(),
+        moment: false,
         until: setup.until.to_owned(),
         opener: &ByUrl { world: world.clone(), life: life.clone() },
     };

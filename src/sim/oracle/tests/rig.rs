@@ -338,6 +338,7 @@ async fn live(life: Life, setup: Setup) -> Result<Report> {
         chain: ChainOptions { keep: setup.keep, patience: Duration::from_secs(20) },
         options: setup.options.clone(),
         start: String::new(),
+        moment: false,
         until: String::new(),
         opener: &ByUrl(life.clone()),
     };
