@@ -125,9 +125,12 @@ fn losses(place: &Place, calls: &[Call]) -> (Vec<String>, u64) {
             let needed: Vec<&Path> = if to.starts_with(table.join("snapshot")) {
                 snapshots += 1;
                 assert_named(&table, snapshots, &made);
-                // Everything that a snapshot can name, the newest checkpoint, and the snapshots before.
+                // Everything that a snapshot can name, the newest checkpoint, and the snapshots before; of the data files those that it
+                // does name, since the next checkpoint's are written already.
+                let named = named_files(&table, snapshots);
                 let data =
                     made.iter().filter(|p| p.starts_with(&table) && p.file_name().is_some_and(|n| !n.to_string_lossy().starts_with('.')));
+                let data = data.filter(|p| p.extension().is_none_or(|e| e != "parquet") || named.contains(**p));
                 let objects = data.filter(|p| !p.ends_with("LATEST") && !p.ends_with("EARLIEST"));
                 objects.chain(made.iter().rfind(|p| p.starts_with(&chain) && p.extension().is_some_and(|e| e == "json"))).copied().collect()
             } else if to.starts_with(&chain) {
@@ -147,14 +150,19 @@ fn is_snapshot(path: &Path) -> bool {
     path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("snapshot-"))
 }
 
+/// The data files of snapshot `id`.
+fn named_files(table: &Path, id: u64) -> BTreeSet<PathBuf> {
+    let files = crate::cli::rows(&["files", table.to_str().unwrap(), "--snapshot", &id.to_string()]);
+    files.iter().map(|f| table.join(f["path"].as_str().unwrap())).collect()
+}
+
 /// What snapshot `id` names is among what was made before its link.
 fn assert_named(table: &Path, id: u64, made: &BTreeSet<&Path>) {
     let snapshot = super::read_json(&table.join(format!("snapshot/snapshot-{id}")));
     let mut names: Vec<PathBuf> =
         ["baseManifestList", "deltaManifestList"].iter().map(|k| Path::new("manifest").join(snapshot[k].as_str().unwrap())).collect();
     names.push(format!("schema/schema-{}", snapshot["schemaId"]).into());
-    let files = crate::cli::rows(&["files", table.to_str().unwrap(), "--snapshot", &id.to_string()]);
-    names.extend(files.iter().map(|f| PathBuf::from(f["path"].as_str().unwrap())));
+    names.extend(named_files(table, id));
     for name in names {
         assert!(made.contains(table.join(&name).as_path()), "snapshot {id} names {}, which was not seen being made", name.display());
     }
