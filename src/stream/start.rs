@@ -316,7 +316,8 @@ impl Start<'_> {
         // With a backfill the lineage begins where the source does; nothing between is settled for all.
         let from_start = sinks.order.iter().any(backfills);
         let offsets = if from_start { Offsets::default() } else { resolved.start.clone() };
-        if !anything_to_read(&offsets, resolved.stop.as_ref()) && !(self.moment && before.is_none()) {
+        let first_moment = self.moment && before.is_none();
+        if !first_moment && !anything_to_read(&offsets, resolved.stop.as_ref()) {
             return Ok(None);
         }
         if let Some((written, _)) = &before {
