@@ -460,7 +460,8 @@ Examples:
   table-cli lag orders.yaml --max-lag 100000 || echo behind     # exit code 3
 
 A line for each partition, whether or not the pipeline runs; nothing is written. `pending` are records of the greatest checkpoint whose \
-commit may be under way: the consumer group is told of a commit after it has landed. `lag_s` is the age of the first record that waits.")]
+commit may be under way: the consumer group is told of a commit after it has landed. `lag_s` is the age of the first record that waits. \
+Brokers that do not answer within 15 seconds: exit code 75.")]
 pub(crate) struct LagArgs {
     /// The pipeline file
     #[arg(value_name = "PIPELINE")]
