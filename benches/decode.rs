@@ -3,59 +3,23 @@
 //! Besides criterion's figures it prints CPU seconds per million records, taken in pairs, one after the other.
 #![allow(clippy::unwrap_used, reason = "a benchmark may")]
 
+mod orders;
+
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lakeward::decode::{ColumnSpec, CsvOptions, Mapping, OnNewField, RecordFormat, make_decoder};
+use lakeward::decode::{CsvOptions, Mapping, RecordFormat, make_decoder};
 use lakeward::source::{Origin, Records};
 
 const ROWS: usize = 20_000;
-
-const COLUMNS: [(&str, &str); 10] = [
-    ("id", "BIGINT NOT NULL"),
-    ("customer", "INT"),
-    ("status", "STRING"),
-    ("amount", "DECIMAL(10, 2)"),
-    ("score", "DOUBLE"),
-    ("paid", "BOOLEAN"),
-    ("country", "STRING"),
-    ("created_at", "TIMESTAMP(3)"),
-    ("day", "DATE"),
-    ("note", "STRING"),
-];
-
-fn mapping() -> Mapping {
-    let spec = |(name, ty): (&str, &str)| ColumnSpec { name: name.into(), type_text: ty.into(), ..ColumnSpec::default() };
-    let specs: Vec<_> = COLUMNS.into_iter().map(spec).collect();
-    Mapping::build(&specs, &[], OnNewField::Ignore, &[]).unwrap()
-}
 
 fn records() -> Records {
     let mut bytes = Vec::new();
     let (mut ends, mut offsets) = (Vec::new(), Vec::new());
     for i in 0..ROWS {
         offsets.push(bytes.len() as u64);
-        let (status, country) = (["new", "paid", "shipped"][i % 3], ["DE", "FR", "AT", "PL"][i % 4]);
-        let line = format!(
-            "{{\"id\":{i},\"customer\":{},\"status\":\"{status}\",\"amount\":{}.{:02},\"score\":{}.{:03},\"paid\":{},\"country\":\"{country}\",\
-             \"created_at\":\"2026-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}\",\"day\":\"2026-{:02}-{:02}\",\"note\":\"order number {i} of the day\"}}\n",
-            i * 7919 % 100_000,
-            i % 1000,
-            i % 100,
-            i % 97,
-            i % 1000,
-            i % 2 == 0,
-            i % 12 + 1,
-            i % 28 + 1,
-            i % 24,
-            i % 60,
-            i % 59,
-            i % 1000,
-            i % 12 + 1,
-            i % 28 + 1,
-        );
-        bytes.extend_from_slice(line.as_bytes());
+        orders::write(&mut bytes, i as u64);
         ends.push(bytes.len());
     }
     Records {
@@ -99,7 +63,7 @@ fn per_million(mut run: impl FnMut() -> usize) -> f64 {
 }
 
 fn decode(c: &mut Criterion) {
-    let (mapping, records) = (mapping(), records());
+    let (mapping, records) = (orders::mapping(), records());
     let schema = mapping.schema.to_arrow();
     println!("{} bytes a record", records.bytes.len() / ROWS);
     for _ in 0..5 {

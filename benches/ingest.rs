@@ -4,13 +4,15 @@
 //! `cargo bench --bench ingest [-- ROWS]`
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark may")]
 
+mod orders;
+
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use lakeward::decode::{ColumnSpec, CsvOptions, Mapping, OnNewField, RecordFormat, make_decoder};
+use lakeward::decode::{CsvOptions, RecordFormat, make_decoder};
 use lakeward::pipeline::file::PipelineFile;
 use lakeward::pipeline::run::Pipeline;
 use lakeward::source::{Origin, Records};
@@ -21,50 +23,10 @@ use parquet::file::properties::WriterProperties;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const COLUMNS: [(&str, &str); 10] = [
-    ("id", "BIGINT NOT NULL"),
-    ("customer", "INT"),
-    ("status", "STRING"),
-    ("amount", "DECIMAL(10, 2)"),
-    ("score", "DOUBLE"),
-    ("paid", "BOOLEAN"),
-    ("country", "STRING"),
-    ("created_at", "TIMESTAMP(3)"),
-    ("day", "DATE"),
-    ("note", "STRING"),
-];
-
 fn write_input(path: &Path, rows: u64) {
     let mut out = BufWriter::new(std::fs::File::create(path).unwrap());
-    for i in 0..rows {
-        let (status, country) = (["new", "paid", "shipped"][(i % 3) as usize], ["DE", "FR", "AT", "PL"][(i % 4) as usize]);
-        let (month, day) = (i % 12 + 1, i % 28 + 1);
-        writeln!(
-            out,
-            "{{\"id\":{i},\"customer\":{},\"status\":\"{status}\",\"amount\":{}.{:02},\"score\":{}.{:03},\"paid\":{},\"country\":\"{country}\",\
-             \"created_at\":\"2026-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}\",\"day\":\"2026-{month:02}-{day:02}\",\
-             \"note\":\"order number {i} of customer {}\"}}",
-            i * 7919 % 100_000,
-            i % 1000,
-            i % 100,
-            i * 31 % 97,
-            i * 17 % 1000,
-            i % 2 == 0,
-            i % 24,
-            i % 60,
-            i % 59,
-            i % 1000,
-            i * 7919 % 100_000,
-        )
-        .unwrap();
-    }
+    (0..rows).for_each(|i| orders::write(&mut out, i));
     out.flush().unwrap();
-}
-
-fn mapping() -> Mapping {
-    let spec = |(name, ty): (&str, &str)| ColumnSpec { name: name.into(), type_text: ty.into(), ..ColumnSpec::default() };
-    let specs: Vec<_> = COLUMNS.into_iter().map(spec).collect();
-    Mapping::build(&specs, &[], OnNewField::Ignore, &[]).unwrap()
 }
 
 /// Lines of the file in chunks of a megabyte, without a copy more than needed.
@@ -95,7 +57,7 @@ fn chunks(path: &Path, mut each: impl FnMut(Records)) {
 
 /// Decodes everything and drops it; or encodes it too, into nothing.
 fn bare(path: &Path, encode: bool) -> u64 {
-    let mapping = mapping();
+    let mapping = orders::mapping();
     let mut decoder = make_decoder(RecordFormat::Json, &mapping, &CsvOptions::default()).unwrap();
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap())).build();
     let mut writer = ArrowWriter::try_new(std::io::sink(), mapping.schema.to_arrow(), Some(properties)).unwrap();
@@ -114,7 +76,7 @@ fn bare(path: &Path, encode: bool) -> u64 {
 fn ingest(path: &Path) -> u64 {
     let dir = path.parent().unwrap();
     let run = format!("run-{}", std::process::id());
-    let columns: Vec<String> = COLUMNS.iter().map(|(n, t)| format!("{n}: '{t}'")).collect();
+    let columns: Vec<String> = orders::COLUMNS.iter().map(|(n, t)| format!("{n}: '{t}'")).collect();
     let text = format!(
         "version: 1\npipeline: bench\nsource: {{files: {{paths: [{}]}}}}\nsinks: [{{location: {run}/t, columns: {{{}}}}}]\n\
          checkpoint: {{location: {run}/c, rows: 500000}}\nmemory: 256MiB\n",

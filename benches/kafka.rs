@@ -10,13 +10,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark may")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark has a stop watch")]
 
+mod orders;
+
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use lakeward::decode::{ColumnSpec, Mapping, OnNewField};
 use lakeward::pipeline::file::PipelineFile;
 use lakeward::pipeline::run::Pipeline;
 use parquet::arrow::ArrowWriter;
@@ -32,42 +33,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const TOPIC: &str = "orders";
 const PARTITIONS: i32 = 4;
-const COLUMNS: [(&str, &str); 10] = [
-    ("id", "BIGINT NOT NULL"),
-    ("customer", "INT"),
-    ("status", "STRING"),
-    ("amount", "DECIMAL(10, 2)"),
-    ("score", "DOUBLE"),
-    ("paid", "BOOLEAN"),
-    ("country", "STRING"),
-    ("created_at", "TIMESTAMP(3)"),
-    ("day", "DATE"),
-    ("note", "STRING"),
-];
-
-/// Message `i`, as one line.
-fn message(out: &mut Vec<u8>, i: u64) {
-    let (status, country) = (["new", "paid", "shipped"][(i % 3) as usize], ["DE", "FR", "AT", "PL"][(i % 4) as usize]);
-    let (month, day, customer) = (i % 12 + 1, i % 28 + 1, i * 7919 % 100_000);
-    out.clear();
-    writeln!(
-        out,
-        "{{\"id\":{i},\"customer\":{customer},\"status\":\"{status}\",\"amount\":{}.{:02},\"score\":{}.{:03},\"paid\":{},\
-         \"country\":\"{country}\",\"created_at\":\"2026-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}\",\
-         \"day\":\"2026-{month:02}-{day:02}\",\"note\":\"order number {i} of customer {customer}\"}}",
-        i % 1000,
-        i % 100,
-        i * 31 % 97,
-        i * 17 % 1000,
-        i.is_multiple_of(2),
-        i % 24,
-        i % 60,
-        i % 59,
-        i % 1000,
-    )
-    .unwrap();
-}
-
 /// The broker, by the script of the tests.
 struct Broker {
     dir: tempfile::TempDir,
@@ -96,7 +61,8 @@ impl Broker {
         let producer: ThreadedProducer<DefaultProducerContext> = config.create().unwrap();
         let (mut line, mut out) = (Vec::new(), BufWriter::new(std::fs::File::create(file).unwrap()));
         for i in 0..messages {
-            message(&mut line, i);
+            line.clear();
+            orders::write(&mut line, i);
             out.write_all(&line).unwrap();
             let value = &line[..line.len() - 1];
             let mut record = BaseRecord::<(), [u8]>::to(TOPIC).partition(i32::try_from(i % 4).unwrap()).payload(value);
@@ -118,12 +84,6 @@ impl Drop for Broker {
 
 fn script() -> Command {
     Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka/broker.sh"))
-}
-
-fn mapping() -> Mapping {
-    let spec = |(name, ty): (&str, &str)| ColumnSpec { name: name.into(), type_text: ty.into(), ..ColumnSpec::default() };
-    let specs: Vec<_> = COLUMNS.into_iter().map(spec).collect();
-    Mapping::build(&specs, &[], OnNewField::Ignore, &[]).unwrap()
 }
 
 fn consume(address: &str, messages: u64) -> u64 {
@@ -148,7 +108,7 @@ fn consume(address: &str, messages: u64) -> u64 {
 
 /// Decodes everything and drops it; or encodes it too, into nothing.
 fn bare(file: &Path, encode: bool) -> u64 {
-    let schema = mapping().schema.to_arrow();
+    let schema = orders::mapping().schema.to_arrow();
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap())).build();
     let mut writer = ArrowWriter::try_new(std::io::sink(), schema.clone(), Some(properties)).unwrap();
     let mut decoder = arrow_json::ReaderBuilder::new(schema).with_batch_size(8192).build_decoder().unwrap();
@@ -182,7 +142,7 @@ fn bare(file: &Path, encode: bool) -> u64 {
 }
 
 fn pipeline(address: &str, dir: &Path) -> u64 {
-    let columns: Vec<String> = COLUMNS.iter().map(|(n, t)| format!("{n}: '{t}'")).collect();
+    let columns: Vec<String> = orders::COLUMNS.iter().map(|(n, t)| format!("{n}: '{t}'")).collect();
     let text = format!(
         "version: 1\npipeline: bench\nsource: {{kafka: {{bootstrap_servers: '{address}', topics: [{TOPIC}], start: earliest, stop: end}}}}\n\
          sinks: [{{location: t, columns: {{{}}}}}]\ncheckpoint: {{location: c, every: 10s}}\n",

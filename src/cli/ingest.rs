@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cli::Failed;
 use crate::cli::args::IngestArgs;
 use crate::cli::cells::Cells;
-use crate::cli::failover::end_with_parent;
+use crate::cli::child::end_with_parent;
 use crate::cli::logs::{Logs, Progress};
 use crate::cli::output::{Columns, Form, Output, Value, size};
 use crate::cli::pipelines::here;

@@ -4,6 +4,7 @@ mod args;
 mod cells;
 mod checkpoints;
 mod checks;
+pub(crate) mod child;
 mod create;
 #[cfg(feature = "kafka")]
 mod demo;

@@ -1,5 +1,7 @@
 //! Values of Arrow arrays, as the casts and the dead letters want them: [`Value`]s, and JSON that this crate reads back as the same values.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use std::fmt::Write as _;
 
 use arrow::array::{Array, AsArray};
@@ -138,15 +140,12 @@ pub(super) fn json(array: &dyn Array, row: usize, out: &mut Vec<u8>) {
             let entries = array.as_map().value(row);
             let (keys, values) = (entries.column(0), entries.column(1));
             let key = |i: usize| {
-                let (mut scratch, mut key) = (Vec::new(), Vec::new());
+                let mut scratch = Vec::new();
                 match value(keys, i, &mut scratch) {
                     Value::Text(text) | Value::Number(text) | Value::Json(text) => text.to_vec(),
                     Value::Int(n) | Value::Millis(n) => n.to_string().into_bytes(),
                     Value::Bool(b) => b.to_string().into_bytes(),
-                    Value::Bytes(bytes) => {
-                        base64(bytes, &mut key);
-                        key
-                    }
+                    Value::Bytes(bytes) => BASE64.encode(bytes).into_bytes(),
                     _ => b"null".to_vec(),
                 }
             };
@@ -161,7 +160,7 @@ pub(super) fn json(array: &dyn Array, row: usize, out: &mut Vec<u8>) {
                 Value::Text(text) => quoted(text, out),
                 Value::Bytes(bytes) => {
                     out.push(b'"');
-                    base64(bytes, out);
+                    out.extend_from_slice(BASE64.encode(bytes).as_bytes());
                     out.push(b'"');
                 }
                 _ => out.extend_from_slice(b"null"),
@@ -198,16 +197,4 @@ pub(super) fn object<'a>(entries: impl Iterator<Item = (Vec<u8>, (&'a dyn Array,
 fn quoted(text: &[u8], out: &mut Vec<u8>) {
     let shown = serde_json::to_string(&String::from_utf8_lossy(text)).unwrap_or_default();
     out.extend_from_slice(shown.as_bytes());
-}
-
-fn base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for group in bytes.chunks(3) {
-        let of = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
-        let bits = of(0) << 16 | of(1) << 8 | of(2);
-        for i in 0..4 {
-            let sextet = (bits >> (18 - 6 * i) & 63) as usize;
-            out.push(if i <= group.len() { ALPHABET[sextet] } else { b'=' });
-        }
-    }
 }

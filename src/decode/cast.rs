@@ -14,6 +14,8 @@
 //! * numbers for DATE, TIME and TIMESTAMP (and texts of one) need the column's `unit`;
 //! * around the text of a number, boolean, date, time or timestamp blanks do not count.
 
+use base64::Engine as _;
+use base64::prelude::{BASE64_STANDARD as BASE64, BASE64_STANDARD_NO_PAD as BASE64_BARE};
 use std::borrow::Cow;
 
 use super::mapping::Unit;
@@ -509,31 +511,10 @@ pub(crate) fn bytes(value: Value<'_>, out: &mut Vec<u8>) -> Cast<()> {
     }
 }
 
+/// Padded to the last character, or not at all.
 fn base64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let sextet = |b: u8| match b {
-        b'A'..=b'Z' => Some(u32::from(b - b'A')),
-        b'a'..=b'z' => Some(u32::from(b - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(b - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let body = match text {
-        [rest @ .., b'=', b'='] | [rest @ .., b'='] if text.len().is_multiple_of(4) => rest,
-        _ => text,
-    };
-    for group in body.chunks(4) {
-        let bits = group.iter().try_fold(0u32, |n, b| Some(n << 6 | sextet(*b)?))?;
-        let [_, a, b, c] = (bits << (6 * (4 - group.len()))).to_be_bytes();
-        // bits that belong to no byte must be zero, else two texts would stand for the same bytes
-        match group.len() {
-            4 => out.extend_from_slice(&[a, b, c]),
-            3 if c == 0 => out.extend_from_slice(&[a, b]),
-            2 if b == 0 && c == 0 => out.push(a),
-            _ => return None,
-        }
-    }
-    Some(())
+    let engine = if text.ends_with(b"=") { BASE64 } else { BASE64_BARE };
+    engine.decode_vec(text, out).ok()
 }
 
 #[cfg(test)]

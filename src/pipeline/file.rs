@@ -15,7 +15,7 @@ use super::{check, location, read, shape, write};
 pub use crate::decode::{ColumnSpec, OnNewField};
 use crate::error::{Error, Result};
 use crate::schema::Hex;
-pub use crate::source::{OnChange, Watch};
+pub use crate::source::{KafkaStart, KafkaStop, KafkaTopics, OnChange, OnDataLoss, Watch};
 pub use crate::store::Durability;
 
 /// A pipeline: where records come from, how they become rows, where rows go. Complete, valid, with every location absolute.
@@ -99,7 +99,7 @@ pub struct KafkaSource {
     /// `host:port,...`
     pub bootstrap_servers: String,
     /// Which topics.
-    pub topics: Topics,
+    pub topics: KafkaTopics,
     /// Where a new lineage starts.
     pub start: KafkaStart,
     /// Where it stops.
@@ -110,52 +110,6 @@ pub struct KafkaSource {
     pub idle_after: Option<Duration>,
     /// Handed to the Kafka client.
     pub properties: Properties,
-}
-
-/// Which Kafka topics.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Topics {
-    /// These.
-    Names(Vec<String>),
-    /// All whose names match this regular expression.
-    Pattern(String),
-}
-
-/// Where a new Kafka lineage starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KafkaStart {
-    /// At the first record that is kept.
-    Earliest,
-    /// After the last record.
-    Latest,
-    /// Where this consumer group stands.
-    Group(String),
-    /// At the first record not older than this, milliseconds since 1970-01-01 UTC.
-    Timestamp(i64),
-    /// Topic -> partition -> offset.
-    Offsets(BTreeMap<String, BTreeMap<i32, u64>>),
-}
-
-/// Where a Kafka lineage stops.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KafkaStop {
-    /// Nowhere.
-    Never,
-    /// At the offsets seen at start.
-    End,
-    /// At the first record not older than this, milliseconds since 1970-01-01 UTC.
-    Timestamp(i64),
-    /// Topic -> partition -> first offset not to read. Nothing is read of a partition that is not named.
-    Offsets(BTreeMap<String, BTreeMap<i32, u64>>),
-}
-
-/// What to do when records were deleted before they were read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDataLoss {
-    /// Stop.
-    Fail,
-    /// Go on with the first record that is there.
-    Earliest,
 }
 
 /// `source.files`.
@@ -322,11 +276,6 @@ impl Properties {
     /// Keys whose text is in a file, with its absolute path. The file is read by whoever needs the text, each time anew.
     pub fn files(&self) -> &BTreeMap<String, PathBuf> {
         &self.files
-    }
-    /// All keys; those in a file without text.
-    pub(crate) fn given(&self) -> BTreeMap<&str, Option<&str>> {
-        let texts = self.entries.iter().map(|(key, text)| (key.as_str(), Some(text.as_str())));
-        texts.chain(self.files.keys().map(|key| (key.as_str(), None))).collect()
     }
     /// Each key with its text, `***` instead of what looks secret. Without those in a file.
     pub fn masked(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -9,7 +9,7 @@ use super::location;
 use super::shape::nearest;
 use super::yaml::{Entry, Node, Value, is_only_variables};
 use crate::error::{Error, Result};
-use crate::source::kafka_keys as keys;
+use crate::source::kafka::keys;
 
 /// Reads and checks all of them. Files are not opened: `config show` works where they are not.
 pub(super) fn kafka_properties(at: &At<'_>, base: &Path) -> Result<Properties> {
@@ -18,7 +18,7 @@ pub(super) fn kafka_properties(at: &At<'_>, base: &Path) -> Result<Properties> {
     for entry in entries.iter().filter(|entry| !entry.node.is_null()) {
         one(at, entry, base, &mut out)?;
     }
-    let given = out.given();
+    let given = keys::given(&out.entries, &out.files);
     keys::check_together(&given).map_err(|(key, e)| {
         let entry = entries.iter().find(|entry| entry.key == key);
         at.texts.locate_key(entry.map_or(at.mark, |entry| entry.key_mark), e)

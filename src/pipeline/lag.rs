@@ -70,10 +70,6 @@ pub async fn lag(file: &PipelineFile, env: &Env, options: StoreOptions) -> Resul
 
 /// What is covered in every sink once this checkpoint is finished.
 fn finished(checkpoint: &Checkpoint) -> Offsets {
-    let mut sinks = checkpoint.sinks.values().map(|entry| match entry.messages {
-        Some(_) => checkpoint.covered(entry).max(&checkpoint.offsets),
-        None => checkpoint.covered(entry).clone(),
-    });
-    let Some(first) = sinks.next() else { return checkpoint.offsets.clone() };
-    sinks.fold(first, |least, covered| least.min(&covered))
+    let settled = checkpoint.sinks.values().map(|entry| checkpoint.settled(entry));
+    settled.reduce(|least, other| least.min(&other)).unwrap_or_else(|| checkpoint.offsets.clone())
 }

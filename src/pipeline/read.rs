@@ -270,12 +270,12 @@ fn speed(at: &At<'_>) -> Result<Option<f64>> {
 fn kafka(at: &At<'_>, base: &Path) -> Result<KafkaSource> {
     let (names, pattern) = (at.get("topics"), at.get("topic_pattern"));
     let topics = match (names.given(), pattern.text()) {
-        (true, None) => Topics::Names(names.texts()?),
-        (false, Some(text)) => Topics::Pattern(text.to_owned()),
+        (true, None) => KafkaTopics::Names(names.texts()?),
+        (false, Some(text)) => KafkaTopics::Pattern(text.to_owned()),
         (true, Some(_)) => return Err(pattern.fail("both `topics` and `topic_pattern` are given", "keep one")),
         (false, None) => return Err(names.missing("write `topics: [name]` or `topic_pattern: \"^name-\"`")),
     };
-    if topics == Topics::Names(Vec::new()) {
+    if topics == KafkaTopics::Names(Vec::new()) {
         return Err(names.fail("`source.kafka.topics` is empty", "write `topics: [name]`"));
     }
     Ok(KafkaSource {

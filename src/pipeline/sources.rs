@@ -6,10 +6,11 @@ use crate::env::Env;
 #[cfg(not(feature = "kafka"))]
 use crate::error::Error;
 use crate::error::Result;
-use crate::pipeline::file::{Decode, PipelineFile, SourceKind};
+use crate::pipeline::file::{Decode, KafkaStart, PipelineFile, SourceKind};
+use crate::pipeline::write;
 use crate::source::{FilesOptions, FilesSource, Framing, GenerateOptions, GenerateSource, Shelf, Source, StdinOptions, StdinSource};
 #[cfg(feature = "kafka")]
-use crate::source::{KafkaOptions, KafkaSource, KafkaStart, KafkaStop, KafkaTopics, Notice, Notices};
+use crate::source::{KafkaOptions, KafkaSource, KafkaStop, Notice, Notices};
 #[cfg(feature = "kafka")]
 use crate::stream::Event;
 use crate::stream::Events;
@@ -72,9 +73,7 @@ pub(crate) fn open_for_a_sample(file: &PipelineFile, env: &Env) -> Result<Box<dy
     if let SourceKind::Kafka(k) = &file.source.kind {
         let mut options = kafka(file, k);
         options.stop = KafkaStop::End;
-        if options.start == KafkaStart::Latest {
-            options.start = KafkaStart::Newest(SAMPLE_OF_A_PARTITION);
-        }
+        options.newest = Some(SAMPLE_OF_A_PARTITION);
         return Ok(Box::new(KafkaSource::new(env.clone(), options, notices(None))?));
     }
     open_for_a_look(file, env)
@@ -86,28 +85,11 @@ const SAMPLE_OF_A_PARTITION: u64 = 500;
 
 #[cfg(feature = "kafka")]
 fn kafka(file: &PipelineFile, k: &super::file::KafkaSource) -> KafkaOptions {
-    use super::file::{KafkaStart as Start, KafkaStop as Stop, OnDataLoss, Topics};
-    let topics = match &k.topics {
-        Topics::Names(names) => KafkaTopics::Names(names.clone()),
-        Topics::Pattern(pattern) => KafkaTopics::Pattern(pattern.clone()),
-    };
-    let options = KafkaOptions::new(&k.bootstrap_servers, topics, &file.pipeline);
+    let options = KafkaOptions::new(&k.bootstrap_servers, k.topics.clone(), &file.pipeline);
     KafkaOptions {
-        start: match &k.start {
-            Start::Earliest => KafkaStart::Earliest,
-            Start::Latest => KafkaStart::Latest,
-            Start::Group(group) => KafkaStart::Group(group.clone()),
-            Start::Timestamp(ms) => KafkaStart::Timestamp(*ms),
-            Start::Offsets(offsets) => KafkaStart::Offsets(offsets.clone()),
-        },
-        stop: match &k.stop {
-            Stop::Never => KafkaStop::Never,
-            Stop::End => KafkaStop::End,
-            Stop::Timestamp(ms) => KafkaStop::Timestamp(*ms),
-            Stop::Offsets(offsets) => KafkaStop::Offsets(offsets.clone()),
-        },
-        skip_lost: k.on_data_loss == OnDataLoss::Earliest,
-        idle_after: k.idle_after,
+        start: k.start.clone(),
+        stop: k.stop.clone(),
+        on_data_loss: k.on_data_loss,
         property_files: k.properties.files().clone(),
         properties: k.properties.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
         memory_bytes: file.memory_plan().consumer,
@@ -159,7 +141,7 @@ fn framing(file: &PipelineFile) -> Framing {
 /// What decides where a first lineage starts. A change under a running pipeline is refused.
 pub(crate) fn start_text(file: &PipelineFile) -> String {
     match &file.source.kind {
-        SourceKind::Kafka(kafka) => format!("kafka {:?}", kafka.start),
+        SourceKind::Kafka(kafka) => format!("kafka {}", shown(write::kafka_start(&kafka.start))),
         SourceKind::Files(_) => "files".to_owned(),
         SourceKind::Stdin => "stdin".to_owned(),
         SourceKind::Generate(_) => "generate".to_owned(),
@@ -169,13 +151,22 @@ pub(crate) fn start_text(file: &PipelineFile) -> String {
 /// What decides where a lineage stops. When it changes, an open lineage gets another stop.
 pub(crate) fn stop_text(file: &PipelineFile) -> String {
     match &file.source.kind {
-        SourceKind::Kafka(kafka) => format!("{:?}", kafka.stop).to_lowercase(),
+        SourceKind::Kafka(kafka) => shown(write::kafka_stop(&kafka.stop)),
         // What is there at the start, and for ever when watched: neither is a choice of the moment.
         SourceKind::Files(_) | SourceKind::Stdin | SourceKind::Generate(_) => String::new(),
     }
 }
 
+/// As it would be written on one line.
+fn shown(value: serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
 /// Would `start:` mean another place at the next start? Then the first one must be kept, whatever there is to read.
 pub(crate) fn starts_at_a_moment(file: &PipelineFile) -> bool {
-    matches!(&file.source.kind, SourceKind::Kafka(kafka) if !matches!(kafka.start, crate::pipeline::file::KafkaStart::Earliest | crate::pipeline::file::KafkaStart::Offsets(_)))
+    let SourceKind::Kafka(kafka) = &file.source.kind else { return false };
+    !matches!(kafka.start, KafkaStart::Earliest | KafkaStart::Offsets(_))
 }

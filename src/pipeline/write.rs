@@ -96,31 +96,40 @@ fn number(n: f64) -> Value {
     if n.fract() == 0.0 && n < 9e15 { json!(n as u64) } else { json!(n) }
 }
 
-fn kafka(k: &KafkaSource) -> Value {
-    let (names, pattern) = match &k.topics {
-        Topics::Names(names) => (Some(texts(names)), None),
-        Topics::Pattern(pattern) => (None, Some(text(pattern))),
-    };
-    let moment = |ms: &i64| json!(chrono::DateTime::from_timestamp_millis(*ms).unwrap_or_default().to_rfc3339());
-    let start = match &k.start {
+fn moment(ms: i64) -> Value {
+    json!(chrono::DateTime::from_timestamp_millis(ms).unwrap_or_default().to_rfc3339())
+}
+
+pub(super) fn kafka_start(start: &KafkaStart) -> Value {
+    match start {
         KafkaStart::Earliest => json!("earliest"),
         KafkaStart::Latest => json!("latest"),
         KafkaStart::Group(group) => json!({"group": text(group)}),
-        KafkaStart::Timestamp(ms) => json!({"timestamp": moment(ms)}),
+        KafkaStart::Timestamp(ms) => json!({"timestamp": moment(*ms)}),
         KafkaStart::Offsets(offsets) => json!({"offsets": offsets}),
-    };
-    let stop = match &k.stop {
+    }
+}
+
+pub(super) fn kafka_stop(stop: &KafkaStop) -> Value {
+    match stop {
         KafkaStop::Never => json!("never"),
         KafkaStop::End => json!("end"),
-        KafkaStop::Timestamp(ms) => json!({"timestamp": moment(ms)}),
+        KafkaStop::Timestamp(ms) => json!({"timestamp": moment(*ms)}),
         KafkaStop::Offsets(offsets) => json!({"offsets": offsets}),
+    }
+}
+
+fn kafka(k: &KafkaSource) -> Value {
+    let (names, pattern) = match &k.topics {
+        KafkaTopics::Names(names) => (Some(texts(names)), None),
+        KafkaTopics::Pattern(pattern) => (None, Some(text(pattern))),
     };
     compact([
         ("bootstrap_servers", Some(text(&k.bootstrap_servers))),
         ("topics", names),
         ("topic_pattern", pattern),
-        ("start", Some(start)),
-        ("stop", Some(stop)),
+        ("start", Some(kafka_start(&k.start))),
+        ("stop", Some(kafka_stop(&k.stop))),
         ("on_data_loss", Some(json!(if k.on_data_loss == OnDataLoss::Fail { "fail" } else { "earliest" }))),
         ("idle_after", k.idle_after.map(|d| json!(show_duration(d)))),
         ("properties", properties(&k.properties)),

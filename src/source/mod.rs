@@ -9,9 +9,7 @@ mod files;
 pub(crate) mod finished;
 mod framing;
 mod generate;
-#[cfg(feature = "kafka")]
-mod kafka;
-pub(crate) mod kafka_keys;
+pub(crate) mod kafka;
 pub mod status;
 mod stdin;
 #[cfg(test)]
@@ -24,7 +22,8 @@ pub(crate) use finished::{FINISHED, Finished};
 pub use framing::Framing;
 pub use generate::{FAIL_AT_EXIT, GenerateOptions, GenerateSource};
 #[cfg(feature = "kafka")]
-pub use kafka::{Bounds, KafkaOptions, KafkaSource, KafkaStart, KafkaStop, KafkaTopics, Notice, Notices};
+pub use kafka::{Bounds, KafkaSource, Notice, Notices};
+pub use kafka::{KafkaOptions, KafkaStart, KafkaStop, KafkaTopics, OnDataLoss};
 pub use status::{SplitStatus, Status};
 pub use stdin::{StdinOptions, StdinSource};
 pub use watch::{OnChange, Watch};

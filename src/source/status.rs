@@ -23,8 +23,6 @@ pub struct SplitStatus {
     pub committed: u64,
     /// Timestamp of the last record below `committed`, milliseconds since 1970-01-01 UTC.
     pub committed_ms: Option<i64>,
-    /// No record for `idle_after`, and none waits.
-    pub idle: bool,
     /// Reading is held back because too much waits to be written.
     pub paused: bool,
 }

@@ -252,6 +252,13 @@ impl Checkpoint {
     pub fn covered<'a>(&'a self, sink: &'a SinkEntry) -> &'a Offsets {
         sink.covered.as_ref().unwrap_or(&self.offsets)
     }
+    /// What is settled in a sink once this checkpoint is finished there.
+    pub fn settled(&self, sink: &SinkEntry) -> Offsets {
+        match sink.messages {
+            Some(_) => self.covered(sink).max(&self.offsets),
+            None => self.covered(sink).clone(),
+        }
+    }
     /// Rows in the messages of one sink.
     pub fn rows(sink: &SinkEntry) -> u64 {
         sum_over_files(sink, |file| file.rows)

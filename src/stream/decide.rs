@@ -62,7 +62,6 @@ pub fn next_entry(
 
 /// What is known of a sink after a checkpoint was finished in it. `outcome` is what the commit (or the look) said; `now` is its time.
 pub fn after(checkpoint: &Checkpoint, entry: &SinkEntry, outcome: &Outcome, now: i64) -> SinkState {
-    let covered = checkpoint.covered(entry);
     let mut state = SinkState {
         role: entry.role,
         format: entry.format.clone(),
@@ -70,15 +69,13 @@ pub fn after(checkpoint: &Checkpoint, entry: &SinkEntry, outcome: &Outcome, now:
         floor_read: if outcome.floor == entry.floor { entry.floor_read } else { now },
         last: entry.last,
         since: entry.since.clone(),
-        covered: covered.clone(),
+        covered: checkpoint.settled(entry),
         watermark: entry.watermark,
         predecessor: entry.predecessor.clone(),
     };
     if entry.messages.is_some() {
-        let settled = covered.max(&checkpoint.offsets);
         state.last = Some(checkpoint.identifier);
-        state.since = settled.clone();
-        state.covered = settled;
+        state.since = state.covered.clone();
         state.predecessor = None;
     }
     state

@@ -95,7 +95,7 @@ impl Start<'_> {
         let Some(written) = greatest else { return self.begin(None, sinks, source).await };
         if written.checkpoint.start != self.start && self.options.asked.rewind.is_none() {
             return Err(Error::invalid(format!(
-                "`start` was {:?} when the pipeline began and is {:?} now; it cannot change under a running pipeline",
+                "`start` was `{}` when the pipeline began and is `{}` now; it cannot change under a running pipeline",
                 written.checkpoint.start, self.start
             ))
             .at(self.ledger.location())

@@ -19,14 +19,14 @@ use tokio::sync::oneshot;
 
 use crate::cli::Failed;
 use crate::cli::args::DemoArgs;
+use crate::cli::child::moments::{Phase, Said};
+use crate::cli::child::standing::{ledger, phase};
+use crate::cli::child::{Child, Ended, Recipe};
 use crate::cli::demo::broker::{PARTITIONS, Shared, Truth};
 use crate::cli::demo::orders::Orders;
 use crate::cli::demo::place::Place;
 use crate::cli::demo::report::{Kill, Report};
 use crate::cli::demo::story::{Story, thousands};
-use crate::cli::failover::child::{Child, Ended, Recipe};
-use crate::cli::failover::moments::{Phase, Said};
-use crate::cli::failover::scratch::{ledger, phase};
 use crate::cli::logs::Logs;
 use crate::cli::output::Output;
 use crate::cli::signals::Signals;

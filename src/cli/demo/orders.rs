@@ -1,6 +1,6 @@
 //! Orders as a web shop would write them, made up from a seed: the same ones every time. One in a thousand is broken.
 
-use crate::cli::failover::moments::Draw;
+use crate::cli::child::moments::Draw;
 
 /// One order in so many is broken.
 const ONE_IN: u64 = 1000;

@@ -6,11 +6,11 @@ use serde_json::{Value as Json, json};
 
 use crate::cli::Failed;
 use crate::cli::args::DemoArgs;
+use crate::cli::child::moments::Phase;
 use crate::cli::demo::audit::{Audited, TableFacts};
 use crate::cli::demo::broker::{TOPIC, Truth};
 use crate::cli::demo::place::Place;
 use crate::cli::demo::story::thousands;
-use crate::cli::failover::moments::Phase;
 use crate::cli::output::{Columns, Form, Output, Value, size};
 use crate::error::Error;
 

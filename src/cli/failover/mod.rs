@@ -4,9 +4,7 @@
 //! takes. `child` is a process, `moments` is where it is hit, `audit` is the comparison, `report` is what is told at the end.
 
 mod audit;
-pub(crate) mod child;
 mod ends;
-pub(crate) mod moments;
 mod ranges;
 mod report;
 pub(crate) mod scratch;
@@ -16,15 +14,14 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use crate::cli::failover::child::end_with_parent;
-
 use crate::cli::Failed;
 use crate::cli::args::FailoverArgs;
+use crate::cli::child::moments::{Aim, Clean, How, Phase, Wake, draw_for, hits};
+use crate::cli::child::standing::phase;
+use crate::cli::child::{Child, Ended, Heard, Recipe};
 use crate::cli::failover::audit::{Audit, Expected, input};
-use crate::cli::failover::child::{Child, Ended, Heard, Recipe};
-use crate::cli::failover::moments::{Aim, Clean, How, Phase, Wake, draw_for, hits};
 use crate::cli::failover::report::{Finding, Report};
-use crate::cli::failover::scratch::{Round, Scratch, phase, progress};
+use crate::cli::failover::scratch::{Round, Scratch, progress};
 use crate::cli::logs::{Logs, Progress};
 use crate::cli::output::Output;
 use crate::cli::signals::Signals;

@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 
 use crate::cli::Failed;
 use crate::cli::args::FailoverArgs;
+use crate::cli::child::moments::{Phase, percentile};
 use crate::cli::failover::audit::Compared;
-use crate::cli::failover::moments::{Phase, percentile};
 use crate::cli::failover::ranges::SplitRange;
 use crate::cli::output::{Columns, Form, Output, Value};
 use crate::error::Error;
@@ -170,7 +170,9 @@ impl Report {
     fn print_splits(&self, output: &mut Output) -> Result<(), Failed> {
         let all: usize = self.sinks.iter().map(|s| s.splits.len()).sum();
         if all > SPLITS {
-            return output.text(&format!("{all} splits in {} tables: every range joins the one before it", self.sinks.len()));
+            let joined = self.sinks.iter().all(|s| s.joined);
+            let words = if joined { "every range joins the one before it" } else { "NOT every range joins the one before it" };
+            return output.text(&format!("{all} splits in {} tables: {words}", self.sinks.len()));
         }
         let mut rows = output.rows(Columns::new(["sink", "split", "from", "to", "snapshots", "each joins the one before"]));
         for sink in &self.sinks {

@@ -1,16 +1,14 @@
 //! Where the rounds of a series lie, and what lies there: a copy of the pipeline with other locations.
 
 use crate::cli::args::FailoverArgs;
-use crate::cli::failover::moments::{Clean, Counts, Phase};
+use crate::cli::child::moments::Clean;
+use crate::cli::child::standing::ledger;
 use crate::cli::pipelines::here;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::pipeline::file::PipelineFile;
 use crate::pipeline::location;
 use crate::store::{Store, StoreOptions};
-use crate::stream::Ledger;
-use crate::stream::checkpoint::{CheckpointKind, SinkEntry};
-use crate::table::Table;
 
 /// The directory of a series.
 pub(super) struct Scratch {
@@ -121,44 +119,9 @@ fn beside(checkpoints: &str, seed: u64) -> Result<String> {
     }
 }
 
-/// The checkpoints of a pipeline.
-pub(crate) fn ledger(file: &PipelineFile, env: &Env) -> Result<Ledger> {
-    let store = Store::open(&file.checkpoint.location, env, StoreOptions::default())?;
-    Ok(Ledger::new(store, &file.pipeline))
-}
-
 /// What share of the run is done, measured in checkpoints.
 pub(super) async fn progress(round: &Round, clean: &Clean, env: &Env) -> Result<f64> {
     let greatest = ledger(&round.file, env)?.list().await?.last().copied().unwrap_or(0);
     // Without end more than all of it would be done after a few processes whose checkpoints were small.
     Ok((greatest as f64 / clean.counts.checkpointed.max(1) as f64).min(0.9))
-}
-
-/// Where in its life a process was that is dead or frozen now and had said `heard`.
-pub(crate) async fn phase(file: &PipelineFile, heard: &Counts, env: &Env) -> Result<Phase> {
-    let Some(greatest) = ledger(file, env)?.greatest().await? else { return Ok(Phase::BeforeTheFirst) };
-    let checkpoint = &greatest.checkpoint;
-    match checkpoint.kind {
-        CheckpointKind::Open => return Ok(Phase::BeforeTheFirst),
-        CheckpointKind::Closed => return Ok(Phase::AtTheEnd),
-        CheckpointKind::Data | CheckpointKind::End => {}
-    }
-    for (url, SinkEntry { messages, .. }) in &checkpoint.sinks {
-        if messages.is_some() && newest(url, env).await? != Some(checkpoint.identifier) {
-            return Ok(Phase::BetweenCheckpointAndCommit);
-        }
-    }
-    Ok(match checkpoint.kind {
-        CheckpointKind::End => Phase::AtTheEnd,
-        _ if checkpoint.stop.as_ref().is_some_and(|stop| checkpoint.offsets.covers(stop)) => Phase::AtTheEnd,
-        _ if heard.writing => Phase::Writing,
-        _ => Phase::AfterCommit,
-    })
-}
-
-/// The identifier of a table's newest snapshot. Nobody else writes to it.
-async fn newest(url: &str, env: &Env) -> Result<Option<i64>> {
-    let table = Table::open_in(Store::open(url, env, StoreOptions::default())?).await?;
-    let Some(id) = table.paimon().snapshot_ids().await?.last().copied() else { return Ok(None) };
-    Ok(table.paimon().snapshot(id).await?.map(|snapshot| snapshot.commit_identifier))
 }

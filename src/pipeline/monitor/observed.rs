@@ -60,6 +60,10 @@ impl Source for Observed {
         self.source.committed(offsets).await
     }
 
+    fn plan(&self) -> Vec<String> {
+        self.source.plan()
+    }
+
     fn status(&self) -> Option<Arc<Status>> {
         self.source.status()
     }

@@ -222,12 +222,10 @@ fn a_split_with_records_that_wait_is_not_silent() {
 }
 
 #[test]
-fn without_idle_after_only_the_source_can_call_a_split_idle() {
+fn without_idle_after_no_split_is_idle() {
     let rig = Rig::new(Settings { idle_after: None, ..settings() });
     rig.split(0, |_| {});
     assert_eq!(idle(&rig.pass(100)), Vec::<String>::new());
-    rig.split(0, |s| s.idle = true);
-    assert_eq!(idle(&rig.pass(100)), ["orders[0]"]);
 }
 
 #[test]

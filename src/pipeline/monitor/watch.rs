@@ -34,7 +34,7 @@ impl Silence {
     pub(super) fn is_idle(&self, split: &str) -> bool {
         self.0.get(split).is_some_and(|heard| heard.idle)
     }
-    /// The names of the splits that fell silent, and of those that came back. A source that knows better says so in `idle`.
+    /// The names of the splits that fell silent, and of those that came back.
     fn look(&mut self, splits: &BTreeMap<String, SplitStatus>, idle_after: Option<Duration>, now: Duration) -> (Vec<String>, Vec<String>) {
         let (mut fell, mut came) = (Vec::new(), Vec::new());
         self.0.retain(|split, _| splits.contains_key(split));
@@ -47,9 +47,8 @@ impl Silence {
                 (heard.read, heard.at) = (s.read, now);
             }
             let long = idle_after.is_some_and(|after| now.saturating_sub(heard.at) >= after);
-            let idle = s.idle || (long && s.unread() == Some(0));
             // Once idle, only records end it: a broker that is asked for the end of a partition and does not answer is no record.
-            let idle = idle || (heard.idle && long && s.unread().is_none());
+            let idle = long && s.unread().map_or(heard.idle, |unread| unread == 0);
             if idle != heard.idle {
                 heard.idle = idle;
                 if idle { fell.push(name(s)) } else { came.push(name(s)) }

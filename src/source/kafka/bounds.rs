@@ -9,7 +9,6 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::client::{self, Purpose};
-use super::options::KafkaOptions;
 use super::resolve::{At, Lookup};
 use super::topics::split_name;
 use super::{KafkaSource, errors};
@@ -40,23 +39,13 @@ impl Bounds {
     }
 }
 
-impl KafkaOptions {
-    /// The same, for a client to which the end is the high watermark, as it is to Kafka's own lag tool, not the last stable offset.
-    pub(super) fn to_the_end(&self) -> KafkaOptions {
-        let mut options = self.clone();
-        options.properties.insert("isolation.level".to_owned(), "read_uncommitted".to_owned());
-        options
-    }
-}
-
 impl KafkaSource {
     /// Every partition that is read now. Reads no record; may be asked at any time.
     pub async fn bounds(&mut self) -> Result<Vec<Bounds>> {
         self.ask(|lookup| {
-            let options = lookup.options.to_the_end();
-            let (client, _) = client::connect(&options, Purpose::Lookup, None)?;
-            client::greet(&client, &options)?;
-            let lookup = Lookup { client: &client, options: &options, patience: lookup.patience };
+            let options = lookup.options;
+            let client = client::let_in(options, Purpose::Watch)?;
+            let lookup = Lookup { client: &client, ..lookup };
             let partitions = lookup.all()?;
             let (first, end) = (lookup.earliest(&partitions)?, lookup.ends(&partitions)?);
             let group = lookup.committed(&partitions, options.group_id())?;
@@ -79,8 +68,7 @@ impl KafkaSource {
         let (offsets, env) = (offsets.to_vec(), self.env.clone());
         self.ask(move |lookup| {
             let failed = |e: KafkaError| errors::of(&e, lookup.options, "Kafka gave no record");
-            let (client, _) = client::connect(lookup.options, Purpose::Feed { partitions: offsets.len() }, None)?;
-            client::greet(&client, lookup.options)?;
+            let client = client::let_in(lookup.options, Purpose::Feed { partitions: offsets.len() })?;
             let mut list = TopicPartitionList::with_capacity(offsets.len());
             for (topic, partition, offset) in &offsets {
                 let offset = Offset::Offset(i64::try_from(*offset).unwrap_or(i64::MAX));

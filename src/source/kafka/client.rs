@@ -17,7 +17,7 @@ use super::topics::ANSWER;
 use super::{errors, ids, probe};
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::source::kafka_keys as keys;
+use crate::source::kafka::keys;
 
 /// So long the client is listened to before it is asked again whether it was let in.
 const TURN: Duration = Duration::from_millis(25);
@@ -27,13 +27,15 @@ pub(super) type Client = BaseConsumer<Context>;
 
 /// What a client is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum Purpose<'a> {
     /// Reads records of so many partitions.
     Feed { partitions: usize },
     /// Asks for topics and offsets.
     Lookup,
     /// Asks for topics, and for ends as lag tools see them: also of what is in open transactions.
     Watch,
+    /// Asks where this group stands.
+    Group(&'a str),
 }
 
 /// What the client told since it was last asked.
@@ -151,7 +153,7 @@ fn readable(key: &str, path: &str) -> Result<()> {
     }
 }
 
-fn config(options: &KafkaOptions, purpose: Purpose) -> Result<ClientConfig> {
+fn config(options: &KafkaOptions, purpose: Purpose<'_>) -> Result<ClientConfig> {
     let mut config = ClientConfig::new();
     config.set("client.id", "lakeward").set("isolation.level", "read_committed").set("group.id", &options.group);
     config.set("socket.keepalive.enable", "true").set("log.connection.close", "false");
@@ -177,6 +179,7 @@ fn config(options: &KafkaOptions, purpose: Purpose) -> Result<ClientConfig> {
         Purpose::Lookup if options.properties.contains_key("debug") => drop(config.set("log.connection.close", "true")),
         Purpose::Lookup => drop(config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info)),
         Purpose::Watch => drop(config.set("isolation.level", "read_uncommitted")),
+        Purpose::Group(group) => drop(config.set("group.id", group)),
     }
     Ok(config)
 }
@@ -203,14 +206,17 @@ fn limits(config: &mut ClientConfig, options: &KafkaOptions, partitions: usize) 
 }
 
 /// A new client. Connects in the background.
-pub(super) fn connect(options: &KafkaOptions, purpose: Purpose, group: Option<&str>) -> Result<(Client, Context)> {
+pub(super) fn connect(options: &KafkaOptions, purpose: Purpose<'_>) -> Result<(Client, Context)> {
     let context = Context::new(options)?;
-    let mut config = config(options, purpose)?;
-    if let Some(group) = group {
-        config.set("group.id", group);
-    }
-    let client = config.create_with_context(context.clone()).map_err(|e| not_made(&e, options))?;
+    let client = config(options, purpose)?.create_with_context(context.clone()).map_err(|e| not_made(&e, options))?;
     Ok((client, context))
+}
+
+/// A new client that a broker has let in; see [`greet`].
+pub(super) fn let_in(options: &KafkaOptions, purpose: Purpose<'_>) -> Result<Client> {
+    let (client, _) = connect(options, purpose)?;
+    greet(&client, options)?;
+    Ok(client)
 }
 
 /// librdkafka says which property it is, and OpenSSL's own words for what is wrong with it; neither says a value of a secret.

@@ -10,13 +10,14 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, Context, Purpose};
 use super::errors;
-use super::options::KafkaOptions;
+use super::options::{KafkaOptions, OnDataLoss};
 use super::raw::{self, Commits, Queue};
 use super::refusal;
 use super::resolve::Lookup;
+use super::source::Split;
 use super::topics::ANSWER;
 use super::waiting::{Limits, Waiting};
-use super::{Notice, Notices, Split, ids, loss};
+use super::{Notice, Notices, ids, loss};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::source::Status;
@@ -27,9 +28,6 @@ const TURN: Duration = Duration::from_millis(50);
 const BATCH: usize = 1000;
 /// How often positions that move without records are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the topics are asked for, and how long an answer may take: what the client tells is not heard meanwhile.
-const GLANCE: Duration = Duration::from_secs(5);
-const GLANCE_TAKES: Duration = Duration::from_millis(500);
 /// How often trouble that goes on is told.
 const TELL: Duration = Duration::from_secs(30);
 /// How long the last answer to a commit of group offsets is waited for.
@@ -100,8 +98,7 @@ struct Reader {
     commit_failed: bool,
     trouble_told: Option<Duration>,
     status: Arc<Status>,
-    /// When the topics were last asked for, and which were not there.
-    glanced: Duration,
+    /// Topics that were not there when they were last looked at.
     missing: HashSet<String>,
 }
 
@@ -117,14 +114,12 @@ struct Reading {
     astray: bool,
     /// Everything that is there was read, as far as is known.
     at_end: bool,
-    /// When the last record came, or reading began.
-    last_record: Duration,
 }
 
 impl Reader {
     fn new(start: FeedStart, waiting: Arc<Waiting>) -> Result<Self> {
         let FeedStart { env, options, splits, notices, status } = start;
-        let (client, context) = client::connect(&options, Purpose::Feed { partitions: splits.len() }, None)?;
+        let (client, context) = client::connect(&options, Purpose::Feed { partitions: splits.len() })?;
         let client = Arc::new(client);
         let limits = Limits { waiting: options.memory_bytes / 2, chunk: options.chunk_bytes.max(1), records: options.chunk_records.max(1) };
         let mut reader = Reader {
@@ -147,7 +142,6 @@ impl Reader {
             commit_failed: false,
             trouble_told: None,
             status,
-            glanced: Duration::ZERO,
             missing: HashSet::new(),
         };
         reader.add(splits)?;
@@ -162,16 +156,7 @@ impl Reader {
             let place = self.splits.len();
             let done = split.stop.is_some_and(|stop| start >= stop);
             self.places.entry(topic.clone()).or_default().insert(partition, place);
-            self.splits.push(Reading {
-                name: split.name(),
-                split,
-                next: start,
-                done,
-                phantom: None,
-                astray: false,
-                at_end: false,
-                last_record: self.env.monotonic(),
-            });
+            self.splits.push(Reading { name: split.name(), split, next: start, done, phantom: None, astray: false, at_end: false });
             if done {
                 continue;
             }
@@ -272,7 +257,7 @@ impl Reader {
     fn take(&mut self) -> Result<()> {
         let waiting = self.waiting.clone();
         let (splits, places, last, limits) = (&mut self.splits, &self.places, &mut self.last, &self.limits);
-        let (context, now) = (&self.context, self.env.monotonic());
+        let context = &self.context;
         let (mut left, mut failed, mut swapped) = (self.left, Vec::new(), None);
         // Held for one batch: short against what the loop does with it.
         let mut state = None;
@@ -301,7 +286,7 @@ impl Reader {
             match message.error() {
                 None if offset < reading.next => {}
                 None => {
-                    (reading.at_end, reading.last_record) = (false, now);
+                    reading.at_end = false;
                     let stop = reading.split.stop.unwrap_or(u64::MAX);
                     reading.next = (offset + 1).min(stop);
                     if offset < stop {
@@ -339,14 +324,12 @@ impl Reader {
         failed.into_iter().try_for_each(|(place, code, text)| self.failed(place, code, &text))
     }
 
-    /// Positions that moved without records: transaction markers, and what was aborted. And what the status says of silence.
+    /// Positions that moved without records: transaction markers, and what was aborted. And what the status says of the end.
     fn tick(&mut self) -> Result<()> {
-        let (now, held) = (self.env.monotonic(), self.is_full());
-        let silent = |r: &Reading| self.options.idle_after.is_some_and(|after| now.saturating_sub(r.last_record) >= after);
+        let held = self.is_full();
         self.status.update(|all| {
             for reading in &self.splits {
                 let Some(status) = all.get_mut(&reading.name) else { continue };
-                status.idle = reading.at_end && silent(reading) && status.read >= reading.next;
                 status.paused = held && !reading.done && !reading.at_end;
                 // Whatever the high watermark says: above this a transaction is open, or records are about to come.
                 status.readable = reading.at_end.then_some(reading.next);
@@ -378,13 +361,7 @@ impl Reader {
 
     /// That a topic is gone the client tells nobody: it waits for another one of that name. Believed when it is said twice in a row.
     fn still_there(&mut self) -> Result<()> {
-        let now = self.env.monotonic();
-        if now.saturating_sub(self.glanced) < GLANCE {
-            return Ok(());
-        }
-        self.glanced = now;
-        let names: Vec<String> = self.places.keys().cloned().collect();
-        let Some(Ok(topics)) = raw::topic_ids(&self.client, &names, GLANCE_TAKES) else { return Ok(()) };
+        let Some(topics) = self.waiting.lock().described.take() else { return Ok(()) };
         for (topic, answer) in topics {
             use RDKafkaErrorCode as Code;
             match answer {
@@ -423,7 +400,7 @@ impl Reader {
             Err(e) if errors::passes(&e) => return Ok(()), // again at the next tick
             Err(e) => return Err(e),
         };
-        let first = loss::judge(&split.topic, split.partition, next, bounds, self.options.skip_lost)?;
+        let first = loss::judge(&split.topic, split.partition, next, bounds, self.options.on_data_loss == OnDataLoss::Earliest)?;
         let to = first.unwrap_or(next).min(split.stop.unwrap_or(u64::MAX));
         self.assign_again(&split, first.unwrap_or(next))?;
         let reading = &mut self.splits[place];

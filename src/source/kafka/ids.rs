@@ -1,5 +1,7 @@
 //! Topic ids: what tells a topic from another one of the same name. A position keeps the id in its note, and every record is of that topic.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -16,17 +18,11 @@ const ID: &str = "id";
 
 /// The sixteen bytes of an id as Kafka prints them; none for the id that says that there is none.
 pub(super) fn text(most: i64, least: i64) -> Option<String> {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     if most == 0 && least == 0 {
         return None;
     }
-    // 128 bits in 22 digits of six: the last one has four bits that are not there.
     let bits = (u128::from(most.cast_unsigned()) << 64) | u128::from(least.cast_unsigned());
-    let digit = |i: u32| match i {
-        21 => (bits << 4) & 63,
-        _ => (bits >> (122 - 6 * i)) & 63,
-    };
-    Some((0..22).map(|i| char::from(DIGITS[usize::try_from(digit(i)).unwrap_or(0)])).collect())
+    Some(BASE64.encode(bits.to_be_bytes()))
 }
 
 /// librdkafka follows a name, not an id, and says so only in its debug log: this finds the topic and the id that it reads from now on.

@@ -1,5 +1,7 @@
 //! Who this client is to the brokers: secrets from files, and tokens for OAUTHBEARER.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use serde_json::Value;
 use super::oidc::Oidc;
 use super::options::KafkaOptions;
 use crate::error::{Error, Result};
-use crate::source::kafka_keys::{self as keys, Given, TOKEN};
+use crate::source::kafka::keys::{self, Given, TOKEN};
 
 /// A token that does not say when it ends is shown again after this, at the latest.
 const OPAQUE_LIFE: Duration = Duration::from_secs(300);
@@ -53,8 +55,7 @@ enum Tokens {
 impl KafkaOptions {
     /// All properties; those in a file without text.
     pub(super) fn given(&self) -> Given<'_> {
-        let texts = self.properties.iter().map(|(key, text)| (key.as_str(), Some(text.as_str())));
-        texts.chain(self.property_files.keys().map(|key| (key.as_str(), None))).collect()
+        keys::given(&self.properties, &self.property_files)
     }
 
     /// The text of a property, read from its file if it has one.
@@ -132,7 +133,7 @@ pub(super) fn of_jwt(token: &str, now_ms: i64) -> Result<OAuthToken> {
         return Err(Error::invalid("this is no bearer token").hint(hint));
     }
     let claims = token.split('.').nth(1).filter(|_| token.split('.').count() == 3);
-    let claims: Option<Value> = claims.and_then(from_base64).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let claims: Option<Value> = claims.and_then(part).and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let claim = |name: &str| claims.as_ref().and_then(|c| c.get(name));
     let number = |name: &str| claim(name).and_then(Value::as_f64).map(|seconds| (seconds * 1000.0) as i64);
     let end = number("exp").unwrap_or_else(|| now_ms.saturating_add(millis(OPAQUE_LIFE)));
@@ -144,6 +145,11 @@ pub(super) fn of_jwt(token: &str, now_ms: i64) -> Result<OAuthToken> {
     }
     let principal = claim("sub").or_else(|| claim("client_id")).and_then(Value::as_str).unwrap_or("unknown").to_owned();
     Ok(OAuthToken { token: token.to_owned(), principal_name: principal, lifetime_ms: end })
+}
+
+/// A part of a JWT.
+fn part(text: &str) -> Option<Vec<u8>> {
+    BASE64.decode(text.trim_end_matches('=')).ok()
 }
 
 /// A token that nobody signed, from `principal=NAME scope=A lifeSeconds=N`, for brokers that are set up so for tests.
@@ -173,42 +179,13 @@ fn unsecured(config: &str, now_ms: i64) -> Result<OAuthToken> {
     if let (Some(scope), Some(claims)) = (scope, claims.as_object_mut()) {
         claims.insert("scope".to_owned(), scope.split(',').collect());
     }
-    let token = format!("{}.{}.", base64(br#"{"alg":"none"}"#), base64(claims.to_string().as_bytes()));
+    let token = format!("{}.{}.", BASE64.encode(r#"{"alg":"none"}"#), BASE64.encode(claims.to_string()));
     Ok(OAuthToken { token, principal_name: principal.to_owned(), lifetime_ms: end * 1000 })
 }
 
 /// Milliseconds.
 pub(super) fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// As in a JWT: for URLs, without padding.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits = three.iter().fold(0_u32, |bits, b| (bits << 8) | u32::from(*b)) << (8 * (3 - three.len()));
-        for i in 0..=three.len() {
-            out.push(char::from(ALPHABET[(bits >> (18 - 6 * i)) as usize & 63]));
-        }
-    }
-    out
-}
-
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut have) = (0_u32, 0);
-    for c in text.trim_end_matches('=').bytes() {
-        let value = ALPHABET.iter().position(|known| *known == c)?;
-        bits = (bits << 6) | u32::try_from(value).ok()?;
-        have += 6;
-        if have >= 8 {
-            have -= 8;
-            out.push((bits >> have & 255) as u8);
-        }
-    }
-    Some(out)
 }
 
 #[cfg(test)]
@@ -218,7 +195,7 @@ mod tests {
     const NOW: i64 = 1_800_000_000_000;
 
     fn jwt(claims: &str) -> String {
-        format!("{}.{}.c2ln", base64(br#"{"alg":"RS256"}"#), base64(claims.as_bytes()))
+        format!("{}.{}.c2ln", BASE64.encode(r#"{"alg":"RS256"}"#), BASE64.encode(claims))
     }
 
     #[test]
@@ -241,19 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn base64_of_a_jwt_goes_there_and_back() {
-        for text in ["", "f", "fo", "foo", "foob", "fooba", "foobar", "\u{ff}\u{fe}?>"] {
-            assert_eq!(from_base64(&base64(text.as_bytes())).unwrap(), text.as_bytes());
-        }
-        assert_eq!((base64(b"fooba").as_str(), base64(&[0xfb, 0xff]).as_str()), ("Zm9vYmE", "-_8"));
-        assert!(from_base64("a+b").is_none());
-    }
-
-    #[test]
     fn a_token_for_tests_is_not_signed() {
         let token = unsecured("principal=alice scope=read,write lifeSeconds=60", NOW).unwrap();
         let parts: Vec<&str> = token.token.split('.').collect();
-        let text = |part: &str| String::from_utf8(from_base64(part).unwrap()).unwrap();
+        let text = |part: &str| String::from_utf8(super::part(part).unwrap()).unwrap();
         assert_eq!((parts.len(), text(parts[0]).as_str(), parts[2]), (3, r#"{"alg":"none"}"#, ""));
         assert_eq!(text(parts[1]), r#"{"sub":"alice","iat":1800000000,"exp":1800000060,"scope":["read","write"]}"#);
         assert_eq!(token.lifetime_ms, NOW + 60_000);

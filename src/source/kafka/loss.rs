@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::client::{self, Purpose};
+use super::ids;
 use super::resolve::{At, Lookup};
-use super::{Split, client, ids};
+use super::source::Split;
 use crate::error::{Error, Result};
 use crate::source::Position;
 
@@ -57,10 +59,8 @@ pub(super) fn bounds(lookup: &Lookup<'_>, partitions: &[(String, i32)], at: &At)
     let beyond = |(p, at): (&(String, i32), &u64)| (ends.get(p)? < at).then(|| p.clone());
     let beyond: Vec<(String, i32)> = at.iter().filter_map(beyond).collect();
     if !beyond.is_empty() && lookup.options.read_committed() {
-        let options = lookup.options.to_the_end();
-        let (client, _) = client::connect(&options, client::Purpose::Lookup, None)?;
-        client::greet(&client, &options)?;
-        ends.extend(Lookup { client: &client, options: &options, patience: lookup.patience }.ends(&beyond)?);
+        let client = client::let_in(lookup.options, Purpose::Watch)?;
+        ends.extend(Lookup { client: &client, options: lookup.options, patience: lookup.patience }.ends(&beyond)?);
     }
     Ok(first.into_iter().filter_map(|(p, first)| ends.get(&p).map(|end| (p.clone(), (first, (*end).max(first))))).collect())
 }

@@ -1,5 +1,7 @@
 //! Tokens by client credentials (RFC 6749, section 4.4): librdkafka's own way wants libcurl, so it is done here.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use rdkafka::client::OAuthToken;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use super::login::{Secret, base64, millis, of_jwt};
+use super::login::{Secret, millis, of_jwt};
 use super::options::KafkaOptions;
 use crate::error::{Error, Kind, Result};
 
@@ -113,8 +115,7 @@ impl Oidc {
 
 /// The header `authorization` of a name and a password.
 fn basic(pair: &str) -> String {
-    let text = base64(pair.as_bytes()).replace('-', "+").replace('_', "/");
-    format!("Basic {text}{}", "=".repeat((4 - text.len() % 4) % 4))
+    format!("Basic {}", BASE64.encode(pair))
 }
 
 async fn read(body: HttpResponseBody) -> Result<Vec<u8>, object_store::client::HttpError> {

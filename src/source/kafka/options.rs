@@ -1,4 +1,4 @@
-//! What a [`KafkaSource`](super::KafkaSource) is asked for: plain values.
+//! What a Kafka source is asked for: plain values.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ pub struct KafkaOptions {
     pub start: KafkaStart,
     /// Where it stops.
     pub stop: KafkaStop,
-    /// What to do when records were deleted before they were read: true: go on with the first that is there; false: stop.
-    pub skip_lost: bool,
-    /// A partition without a record for this long is idle; none: never.
-    pub idle_after: Option<Duration>,
+    /// Instead of [`KafkaStart::Latest`]: so many offsets before the end of each partition, to see what its records look like.
+    pub newest: Option<u64>,
+    /// What to do when records were deleted before they were read.
+    pub on_data_loss: OnDataLoss,
     /// Handed to librdkafka, but for those that would break what the source promises.
     pub properties: BTreeMap<String, String>,
     /// Properties whose text is in a file: read at each connection that is made anew. Secrets, certificates, names of users.
@@ -51,8 +51,6 @@ pub enum KafkaStart {
     Earliest,
     /// After the last record.
     Latest,
-    /// So many offsets before the end; at the first record that is kept where there are not so many.
-    Newest(u64),
     /// Where this consumer group stands.
     Group(String),
     /// At the first record not older than this, milliseconds since 1970-01-01 UTC.
@@ -75,6 +73,15 @@ pub enum KafkaStop {
     Offsets(BTreeMap<String, BTreeMap<i32, u64>>),
 }
 
+/// What to do when records were deleted before they were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDataLoss {
+    /// Stop.
+    Fail,
+    /// Go on with the first record that is there.
+    Earliest,
+}
+
 impl KafkaOptions {
     /// Of these topics: from the first record, for ever.
     pub fn new(bootstrap_servers: impl Into<String>, topics: KafkaTopics, group: impl Into<String>) -> Self {
@@ -83,8 +90,8 @@ impl KafkaOptions {
             topics,
             start: KafkaStart::Earliest,
             stop: KafkaStop::Never,
-            skip_lost: false,
-            idle_after: None,
+            newest: None,
+            on_data_loss: OnDataLoss::Fail,
             properties: BTreeMap::new(),
             property_files: BTreeMap::new(),
             group: group.into(),

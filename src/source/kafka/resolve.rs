@@ -144,8 +144,7 @@ impl Lookup<'_> {
 
     /// What group `group` has committed of each.
     pub(super) fn committed(&self, partitions: &[(String, i32)], group: &str) -> Result<BTreeMap<(String, i32), Option<u64>>> {
-        let (client, _) = client::connect(self.options, Purpose::Lookup, Some(group))?;
-        client::greet(&client, self.options)?;
+        let client = client::let_in(self.options, Purpose::Group(group))?;
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         for (topic, partition) in partitions {
             list.add_partition(topic, *partition);
@@ -204,13 +203,13 @@ impl Lookup<'_> {
         let of = |at: &At, why: &str| partitions.iter().map(|p| (p.clone(), (at.get(p).copied().unwrap_or(0), why.to_owned()))).collect();
         Ok(match &self.options.start {
             KafkaStart::Earliest => of(earliest, "earliest"),
-            KafkaStart::Latest => of(ends, "latest"),
-            KafkaStart::Newest(count) => {
+            KafkaStart::Latest => {
+                let count = self.options.newest.unwrap_or(0);
                 let before = |(p, end): (&(String, i32), &u64)| {
                     let first = earliest.get(p).copied().unwrap_or(0);
-                    (p.clone(), end.saturating_sub(*count).max(first))
+                    (p.clone(), end.saturating_sub(count).max(first))
                 };
-                of(&ends.iter().map(before).collect(), &format!("the last {count}"))
+                of(&ends.iter().map(before).collect(), "latest")
             }
             KafkaStart::Timestamp(ms) => {
                 let why = chrono::DateTime::from_timestamp_millis(*ms).map_or_else(|| format!("{ms} ms"), |t| t.to_rfc3339());

@@ -7,10 +7,14 @@ use rdkafka::ClientConfig;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _};
 
+use super::topics::{parse_split, split_name};
 use super::*;
 use crate::Kind;
+use crate::env::Env;
+use crate::error::Result;
 use crate::source::Records;
 use crate::source::conformance;
+use crate::source::{Offsets, Polled, Position, Source};
 
 struct Cluster {
     mock: MockCluster<'static, DefaultProducerContext>,
@@ -142,7 +146,7 @@ async fn a_start_is_resolved_once_and_goes_on_where_an_earlier_one_stood() {
     assert_eq!(first.resolve(None).await.unwrap(), resolved, "a start asks more than once, and means one moment");
     assert_eq!(values(&read(&mut first, None).await).len(), 7, "and the end is the one that was seen at start");
 
-    let newest = KafkaOptions { start: KafkaStart::Newest(3), ..options.clone() };
+    let newest = KafkaOptions { start: KafkaStart::Latest, newest: Some(3), ..options.clone() };
     assert_eq!(bare(&source(newest).unwrap().resolve(None).await.unwrap().start), offsets(&[("t/0", 8), ("t/1", 1), ("t/2", 0)]));
 
     let latest = KafkaOptions { start: KafkaStart::Latest, ..options };

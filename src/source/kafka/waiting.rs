@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::Split;
-use super::raw::Message;
+use super::raw::{Described, Message};
+use super::source::Split;
 use crate::error::Error;
 use crate::source::{Origin, Records};
 
@@ -167,6 +167,8 @@ pub(super) struct State {
     pub(super) stop: bool,
     /// Group offsets to tell: split, offset.
     pub(super) commit: Option<Vec<(usize, u64)>>,
+    /// What the topics are, when they were last looked at, for the thread.
+    pub(super) described: Option<Described>,
     /// Splits that were found while running, for the thread.
     pub(super) found: Vec<Split>,
     /// Those that it reads by now, for the loop.

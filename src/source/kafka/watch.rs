@@ -1,5 +1,6 @@
-//! The thread that watches the topics while they are read: where they end, and which partitions are new. It has a client of its own: the one
-//! that reads learns the ends only from what it fetches, and it fetches nothing while reading is held back, which is when lag matters most.
+//! The thread that watches the topics while they are read: where they end, whether they are still the same, and which partitions are new. It
+//! has a client of its own: the one that reads learns the ends only from what it fetches, and it fetches nothing while reading is held back,
+//! which is when lag matters most; and it is not to wait for answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,9 +10,10 @@ use super::client::{self, Client, Purpose};
 use super::feed::spawn;
 use super::options::KafkaOptions;
 use super::resolve::Lookup;
+use super::source::Split;
 use super::topics;
 use super::waiting::Waiting;
-use super::{Notice, Notices, Split};
+use super::{Notice, Notices, raw};
 use crate::env::Env;
 use crate::error::Result;
 use crate::source::Status;
@@ -20,6 +22,8 @@ use crate::source::Status;
 const ENDS: Duration = Duration::from_secs(1);
 const ENDS_OF_MANY: Duration = Duration::from_secs(5);
 const MANY: usize = 1000;
+/// How often the topics are asked what they are.
+const GLANCE: Duration = Duration::from_secs(5);
 /// How often new partitions are looked for, unless the property `metadata.max.age.ms` says another time.
 const TOPICS: Duration = Duration::from_secs(30);
 /// How long one question may take: the end of a run waits for it.
@@ -47,7 +51,7 @@ pub(super) struct Watcher {
 impl Watcher {
     /// Starts it.
     pub(super) fn start(self) -> Result<Watching> {
-        let (client, _) = client::connect(&self.options, Purpose::Watch, None)?;
+        let (client, _) = client::connect(&self.options, Purpose::Watch)?;
         let waiting = self.waiting.clone();
         spawn("kafka-watch", move || self.run(&client))?;
         Ok(Watching(waiting))
@@ -56,7 +60,7 @@ impl Watcher {
     fn run(mut self, client: &Client) {
         let every = self.options.properties.get("metadata.max.age.ms").and_then(|ms| ms.parse().ok());
         let every = every.map_or(TOPICS, Duration::from_millis).max(Duration::from_millis(100));
-        let (mut looked, mut told, mut known) = (self.env.monotonic(), None, false);
+        let (mut looked, mut glanced, mut told, mut known) = (self.env.monotonic(), Duration::ZERO, None, false);
         loop {
             if known {
                 client::hear(client);
@@ -65,6 +69,10 @@ impl Watcher {
             }
             if known {
                 self.ends(client);
+            }
+            if known && self.env.monotonic().saturating_sub(glanced) >= GLANCE {
+                glanced = self.env.monotonic();
+                self.describe(client);
             }
             let ends = if self.known.len() > MANY { ENDS_OF_MANY } else { ENDS };
             if self.waiting.is_stopped(ends.min(every)) {
@@ -98,6 +106,15 @@ impl Watcher {
                 }
             }),
             Err(error) => tracing::debug!(%error, "asking for the ends"),
+        }
+    }
+
+    /// What the topics are now; whoever reads them judges.
+    fn describe(&self, client: &Client) {
+        let names: BTreeSet<&String> = self.known.iter().map(|(topic, _)| topic).collect();
+        let names: Vec<String> = names.into_iter().cloned().collect();
+        if let Some(Ok(topics)) = raw::topic_ids(client, &names, ANSWER) {
+            self.waiting.lock().described = Some(topics);
         }
     }
 

@@ -252,7 +252,7 @@ fn a_changed_start_is_refused_unless_the_pipeline_is_rewound() {
     let changed = Setup { start: "other numbers", ..Setup::two().paused() };
     let before = world.tree();
     let error = world.run(changed.clone()).error(Kind::Invalid).to_string();
-    assert!(error.contains("\"numbers\"") && error.contains("\"other numbers\"") && error.contains("--rewind"), "{error}");
+    assert!(error.contains("`numbers`") && error.contains("`other numbers`") && error.contains("--rewind"), "{error}");
     world.run(changed.clone().abandon(4)).error(Kind::Invalid);
     assert_eq!(world.tree(), before);
     world.run(changed.clone().rewind(3)).well();

@@ -2,11 +2,18 @@
 //! exactly-once, and which need one another. Nothing here connects, and nothing needs the client library.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 
 /// What stands for a key: its text, or none when it is in a file that is read later.
 pub(crate) type Given<'a> = BTreeMap<&'a str, Option<&'a str>>;
+
+/// All properties: those with a text, and those in a file.
+pub(crate) fn given<'a>(texts: &'a BTreeMap<String, String>, files: &'a BTreeMap<String, PathBuf>) -> Given<'a> {
+    let texts = texts.iter().map(|(key, text)| (key.as_str(), Some(text.as_str())));
+    texts.chain(files.keys().map(|key| (key.as_str(), None))).collect()
+}
 
 /// Where the client's own page of properties is.
 const PAGE: &str = "its properties are listed at https://github.com/confluentinc/librdkafka/blob/v2.12.1/CONFIGURATION.md";

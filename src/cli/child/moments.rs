@@ -149,20 +149,20 @@ impl Counts {
 
 /// A run that was left alone: the measure for the moments.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Clean {
+pub(crate) struct Clean {
     /// From start to end.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
     /// From the start to the first checkpoint.
-    pub(super) to_first: Duration,
+    pub(crate) to_first: Duration,
     /// From the last commit of a checkpoint to the next checkpoint, on average.
-    pub(super) writing: Duration,
+    pub(crate) writing: Duration,
     /// From a checkpoint to its last commit, on average.
-    pub(super) committing: Duration,
+    pub(crate) committing: Duration,
     /// From the last commit to the end.
-    pub(super) ending: Duration,
+    pub(crate) ending: Duration,
     /// Sinks and dead letters.
-    pub(super) tables: usize,
-    pub(super) counts: Counts,
+    pub(crate) tables: usize,
+    pub(crate) counts: Counts,
 }
 
 impl Clean {
@@ -175,7 +175,7 @@ impl Clean {
 
 /// When to strike.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Aim {
+pub(crate) enum Aim {
     /// So long after the start.
     After(Duration),
     /// So long after the n-th line of a kind.
@@ -184,7 +184,7 @@ pub(super) enum Aim {
 
 /// A kind of line to aim at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Started,
     Opened,
     Checkpointed,
@@ -200,7 +200,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Is this line one? `counts`: with it.
-    pub(super) fn is(self, said: Said, counts: &Counts) -> bool {
+    pub(crate) fn is(self, said: Said, counts: &Counts) -> bool {
         match self {
             Kind::Started => said == Said::Started,
             Kind::Opened => said == Said::Opened,
@@ -215,21 +215,21 @@ impl Kind {
 
 /// What is done to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     Kill,
     Freeze,
 }
 
 /// How far the second process goes before the frozen one is woken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wake {
+pub(crate) enum Wake {
     Started,
     Committed(usize),
     Ended,
 }
 
 /// Kills and freezes in the order of the seed.
-pub(super) fn hits(seed: u64, kills: u32, freezes: u32) -> Vec<How> {
+pub(crate) fn hits(seed: u64, kills: u32, freezes: u32) -> Vec<How> {
     let mut all: Vec<How> = (0..kills).map(|_| How::Kill).chain((0..freezes).map(|_| How::Freeze)).collect();
     let mut draw = Draw(seed);
     for last in (1..all.len()).rev() {
@@ -239,7 +239,7 @@ pub(super) fn hits(seed: u64, kills: u32, freezes: u32) -> Vec<How> {
 }
 
 /// The numbers for one try of one hit.
-pub(super) fn draw_for(seed: u64, hit: usize, attempt: usize) -> Draw {
+pub(crate) fn draw_for(seed: u64, hit: usize, attempt: usize) -> Draw {
     let mut draw = Draw(seed ^ (hit as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93) ^ (attempt as u64).wrapping_mul(0xa076_1d64_78bd_642f));
     draw.next();
     draw
@@ -248,7 +248,7 @@ pub(super) fn draw_for(seed: u64, hit: usize, attempt: usize) -> Draw {
 impl Aim {
     /// Where to hit a process that has the share `left` of the run before it. Every phase is aimed at; how long one lasts is the pipeline's
     /// affair, and some last but a moment.
-    pub(super) fn draw(draw: &mut Draw, clean: &Clean, left: f64) -> Aim {
+    pub(crate) fn draw(draw: &mut Draw, clean: &Clean, left: f64) -> Aim {
         let (kind, share, more) = (draw.below(12), draw.share(), draw.share());
         // A count of lines is the count of a whole run, of which this process has only a part before it.
         let nth = |all: usize| 1 + (share * left * all.saturating_sub(1) as f64) as usize;
@@ -276,14 +276,14 @@ fn nth_last(clean: &Clean, left: f64) -> usize {
 
 impl Wake {
     /// The second process's moment.
-    pub(super) fn moment(self) -> Aim {
+    pub(crate) fn moment(self) -> Aim {
         match self {
             Wake::Started => Aim::Line(Kind::Started, 1, Duration::ZERO),
             Wake::Committed(n) => Aim::Line(Kind::Committed, n, Duration::ZERO),
             Wake::Ended => Aim::Line(Kind::Started, usize::MAX, Duration::ZERO),
         }
     }
-    pub(super) fn draw(draw: &mut Draw) -> Wake {
+    pub(crate) fn draw(draw: &mut Draw) -> Wake {
         match draw.below(5) {
             0 => Wake::Started,
             1..=3 => Wake::Committed(1 + draw.below(3)),
@@ -293,7 +293,7 @@ impl Wake {
 }
 
 /// The p-th percentile (0 to 100) by nearest rank; none of nothing.
-pub(super) fn percentile(all: &[Duration], p: usize) -> Option<Duration> {
+pub(crate) fn percentile(all: &[Duration], p: usize) -> Option<Duration> {
     let mut sorted = all.to_vec();
     sorted.sort_unstable();
     let rank = (sorted.len() * p).div_ceil(100).max(1);

@@ -1,5 +1,8 @@
 //! A process that runs the pipeline: started, listened to, killed, frozen. It never outlives the command.
 
+pub(crate) mod moments;
+pub(crate) mod standing;
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -10,7 +13,7 @@ use serde_json::Value as Json;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 
-use crate::cli::failover::moments::{Aim, Counts, Said};
+use crate::cli::child::moments::{Aim, Counts, Said};
 use crate::env::Env;
 use crate::error::{Error, Kind, Result};
 
@@ -190,7 +193,7 @@ impl Child {
     }
 
     /// Lets it live to its moment. False: it was over before.
-    pub(super) async fn live_to(&mut self, aim: Aim, round: &str) -> Result<bool> {
+    pub(crate) async fn live_to(&mut self, aim: Aim, round: &str) -> Result<bool> {
         let after = match aim {
             Aim::After(after) => after.saturating_sub(self.age()),
             Aim::Line(kind, mut n, after) => {
