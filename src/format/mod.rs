@@ -1,6 +1,7 @@
 //! The narrow seam under the commit loop: [`SnapshotLog`] and its values. A format encodes and decodes its files; it decides nothing,
 //! loops over nothing and retries nothing.
 
+pub mod delta;
 pub mod paimon;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,4 @@
+//! Delta Lake: a log of commits, JSON objects numbered from 0. `log` does the I/O of a commit; the rest encodes and decodes.
+
+pub mod action;
+pub mod names;
