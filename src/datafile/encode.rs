@@ -19,7 +19,7 @@ use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, TypePtr};
 use crate::datafile::nanos::{NanosColumn, Way, ways};
 use crate::datafile::physical;
 use crate::datafile::stats::{Gathered, chunk_cut, safe_floats};
-use crate::datafile::{Compression, WriterOptions};
+use crate::datafile::{Compression, FileShape, WriterOptions};
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
 use crate::schema::{DataType, Schema};
@@ -51,6 +51,9 @@ const PIECE: usize = 4 << 20;
 pub(super) struct FileFormat {
     pub(super) schema: Arc<Schema>,
     pub(super) options: WriterOptions,
+    /// The columns that are stored in files, and, where those are not all, their positions.
+    stored: Arc<Schema>,
+    positions: Option<Vec<usize>>,
     arrow: SchemaRef,
     root: TypePtr,
     properties: WriterPropertiesPtr,
@@ -89,23 +92,24 @@ impl FileFormat {
             let what = format!("the column `{}` holds a ROW without fields, which Parquet does not have", field.name);
             return Err(Error::invalid(what).hint("give the ROW a field"));
         }
-        let arrow = schema.to_arrow();
-        let root = physical::root(&schema).map_err(failed)?;
+        let (stored, positions) = stored(&schema, options.shape);
+        let arrow = stored.to_arrow();
+        let root = physical::root(&stored, options.shape).map_err(failed)?;
         let descr = SchemaDescriptor::new(root.clone());
-        let ways = schema.fields.iter().flat_map(|f| ways(&f.data_type, f.nullable));
+        let ways = stored.fields.iter().flat_map(|f| ways(&f.data_type, f.nullable));
         let leaf = |(i, way)| {
             let column = descr.get_column_root_idx(i);
-            Leaf { descr: descr.column(i), column, nested: schema.fields[column].data_type.is_nested(), way }
+            Leaf { descr: descr.column(i), column, nested: stored.fields[column].data_type.is_nested(), way }
         };
         let leaves: Vec<Leaf> = ways.enumerate().map(leaf).collect();
-        let properties = Arc::new(properties(&schema, &options, &leaves)?.build());
+        let properties = Arc::new(properties(&stored, &options, &leaves)?.build());
         let next = Next {
             plain: vec![0; leaves.len()],
             made_plain: vec![false; leaves.len()],
             made: factory(&root, &arrow, properties.clone())?,
             properties: properties.clone(),
         };
-        Ok(FileFormat { schema, options, arrow, root, properties, leaves, next: Mutex::new(next) })
+        Ok(FileFormat { schema, options, stored, positions, arrow, root, properties, leaves, next: Mutex::new(next) })
     }
 
     /// Encoders for the leaves of a new row group.
@@ -113,7 +117,7 @@ impl FileFormat {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let plain: Vec<bool> = next.plain.iter().map(|left| *left > 0).collect();
         if plain != next.made_plain {
-            let mut changed = properties(&self.schema, &self.options, &self.leaves)?;
+            let mut changed = properties(&self.stored, &self.options, &self.leaves)?;
             for (leaf, _) in self.leaves.iter().zip(&plain).filter(|(_, plain)| **plain) {
                 changed = changed.set_column_dictionary_enabled(leaf.descr.path().clone(), false);
             }
@@ -138,6 +142,16 @@ impl FileFormat {
             *left = PLAIN_GROUPS;
         }
     }
+}
+
+/// The columns that are stored in files, with their positions where they are not all.
+fn stored(schema: &Arc<Schema>, shape: FileShape) -> (Arc<Schema>, Option<Vec<usize>>) {
+    if shape == FileShape::Paimon || schema.partition_by.is_empty() {
+        return (schema.clone(), None);
+    }
+    let kept: Vec<usize> = (0..schema.fields.len()).filter(|i| !schema.partition_by.contains(&schema.fields[*i].name)).collect();
+    let fields = kept.iter().map(|i| schema.fields[*i].clone()).collect();
+    (Arc::new(Schema { id: schema.id, fields, partition_by: Vec::new() }), Some(kept))
 }
 
 fn has_empty_row(data_type: &DataType) -> bool {
@@ -331,7 +345,7 @@ pub(super) struct Encoded {
 impl Encoder {
     pub(super) fn new(format: &Arc<FileFormat>) -> Result<Encoder> {
         let file = SerializedFileWriter::new(Pieces::default(), format.root.clone(), format.properties.clone()).map_err(failed)?;
-        let stats = format.schema.fields.iter().map(|f| Gathered::new(f, format.options.stats_mode(&f.name))).collect();
+        let stats = format.stored.fields.iter().map(|f| Gathered::new(f, format.options.stats_mode(&f.name))).collect();
         Ok(Encoder { format: format.clone(), file, group: None, stats, rows: 0, widest: 0 })
     }
 
@@ -340,6 +354,8 @@ impl Encoder {
         if self.group.is_none() {
             self.group = Some((self.format.encoders()?, 0));
         }
+        let stored = self.format.positions.as_ref().map(|positions| batch.project(positions)).transpose()?;
+        let batch = stored.as_ref().unwrap_or(batch);
         let Some((encoders, rows)) = &mut self.group else { return Ok(()) };
         let mut encoders = encoders.iter_mut();
         for ((field, array), stats) in self.format.arrow.fields().iter().zip(batch.columns()).zip(&mut self.stats) {

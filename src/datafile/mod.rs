@@ -113,6 +113,19 @@ pub struct WriterOptions {
     /// Bytes that all open files together, and rows that wait for one, may hold in memory. Kept by writing row groups early and, when
     /// those are small, by closing the files that were not written to for the longest time.
     pub memory: usize,
+    /// What a file holds besides the columns' values.
+    pub shape: FileShape,
+}
+
+/// What the files of a table format hold besides the values of its columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileShape {
+    /// As Apache Paimon: partition columns are stored too, and every column has its field id.
+    #[default]
+    Paimon,
+    /// As Delta Lake without column mapping: values of partition columns are in the log alone, and columns are known by name.
+    Delta,
 }
 
 impl Default for WriterOptions {
@@ -123,6 +136,7 @@ impl Default for WriterOptions {
             stats: StatsMode::Truncate(16),
             stats_of: BTreeMap::new(),
             memory: 128 << 20,
+            shape: FileShape::Paimon,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The Parquet schema of a table's files, as Java Paimon makes it.
+//! The Parquet schema of a table's files: as Java Paimon makes it, and the same without ids for Delta.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::errors::Result;
 use parquet::schema::types::{PrimitiveTypeBuilder, Type, TypePtr};
 
+use crate::datafile::FileShape;
 use crate::schema::{DataType, ELEMENT, Field, KEY_VALUE, Schema};
 
 /// Ids of what has no field id in the table begin here, those of map keys going down.
@@ -14,12 +15,16 @@ const INNER_IDS: i32 = i32::MAX / 4;
 const IDS_PER_FIELD: i32 = 1 << 10;
 
 /// The root of the Parquet schema.
-pub(super) fn root(schema: &Schema) -> Result<TypePtr> {
-    Ok(Arc::new(Type::group_type_builder("paimon_schema").with_fields(columns(&schema.fields)?).build()?))
+pub(super) fn root(schema: &Schema, shape: FileShape) -> Result<TypePtr> {
+    let (name, ids) = match shape {
+        FileShape::Paimon => ("paimon_schema", true),
+        FileShape::Delta => ("schema", false),
+    };
+    Ok(Arc::new(Type::group_type_builder(name).with_fields(columns(&schema.fields, ids)?).build()?))
 }
 
-fn columns(fields: &[Field]) -> Result<Vec<TypePtr>> {
-    fields.iter().map(|f| node(&Node { name: &f.name, id: f.id, field: f.id, depth: 0 }, &f.data_type, f.nullable)).collect()
+fn columns(fields: &[Field], ids: bool) -> Result<Vec<TypePtr>> {
+    fields.iter().map(|f| node(&Node { name: &f.name, id: f.id, field: f.id, depth: 0, ids }, &f.data_type, f.nullable)).collect()
 }
 
 /// Where a type lies: its name and id in Parquet, the field of the table that it is part of, and how deep in it.
@@ -28,24 +33,41 @@ struct Node<'a> {
     id: i32,
     field: i32,
     depth: i32,
+    /// Are ids written?
+    ids: bool,
 }
 
 impl Node<'_> {
+    fn id(&self) -> Option<i32> {
+        self.ids.then_some(self.id)
+    }
     fn inner<'a>(&self, name: &'a str) -> Node<'a> {
         let depth = self.depth + 1;
-        Node { name, id: INNER_IDS.wrapping_add(self.field.wrapping_mul(IDS_PER_FIELD)).wrapping_add(depth), field: self.field, depth }
+        Node {
+            name,
+            id: INNER_IDS.wrapping_add(self.field.wrapping_mul(IDS_PER_FIELD)).wrapping_add(depth),
+            field: self.field,
+            depth,
+            ids: self.ids,
+        }
     }
     fn key<'a>(&self, name: &'a str) -> Node<'a> {
         let depth = self.depth + 1;
-        Node { name, id: INNER_IDS.wrapping_sub(self.field.wrapping_mul(IDS_PER_FIELD)).wrapping_sub(depth), field: self.field, depth }
+        Node {
+            name,
+            id: INNER_IDS.wrapping_sub(self.field.wrapping_mul(IDS_PER_FIELD)).wrapping_sub(depth),
+            field: self.field,
+            depth,
+            ids: self.ids,
+        }
     }
     fn primitive(&self, physical: Physical, nullable: bool) -> PrimitiveTypeBuilder<'_> {
-        Type::primitive_type_builder(self.name, physical).with_repetition(repetition(nullable)).with_id(Some(self.id))
+        Type::primitive_type_builder(self.name, physical).with_repetition(repetition(nullable)).with_id(self.id())
     }
     /// A group with one repeated group inside.
     fn repeated(&self, kind: LogicalType, nullable: bool, inner: &str, fields: Vec<TypePtr>) -> Result<TypePtr> {
         let repeated = Type::group_type_builder(inner).with_repetition(Repetition::REPEATED).with_fields(fields).build()?;
-        let group = Type::group_type_builder(self.name).with_repetition(repetition(nullable)).with_id(Some(self.id));
+        let group = Type::group_type_builder(self.name).with_repetition(repetition(nullable)).with_id(self.id());
         Ok(Arc::new(group.with_logical_type(Some(kind)).with_fields(vec![Arc::new(repeated)]).build()?))
     }
 }
@@ -98,8 +120,8 @@ fn node(at: &Node<'_>, data_type: &DataType, nullable: bool) -> Result<TypePtr> 
             return at.repeated(LogicalType::Map, nullable, key_value, fields);
         }
         DataType::Row(fields) => {
-            let group = Type::group_type_builder(at.name).with_repetition(repetition(nullable)).with_id(Some(at.id));
-            return Ok(Arc::new(group.with_fields(columns(fields)?).build()?));
+            let group = Type::group_type_builder(at.name).with_repetition(repetition(nullable)).with_id(at.id());
+            return Ok(Arc::new(group.with_fields(columns(fields, at.ids)?).build()?));
         }
     };
     Ok(Arc::new(built.build()?))
@@ -144,7 +166,7 @@ mod tests {
         let with_id = |f: &Field| f.to_arrow().with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), f.id.to_string())]));
         let arrow = ArrowSchema::new(schema.fields.iter().map(with_id).collect::<Vec<_>>());
         let expected = ArrowSchemaConverter::new().schema_root("paimon_schema").convert(&arrow).unwrap();
-        assert_eq!(root(&schema).unwrap(), expected.root_schema_ptr());
+        assert_eq!(root(&schema, FileShape::Paimon).unwrap(), expected.root_schema_ptr());
     }
 
     /// Flat columns as files of Java Paimon 1.4.2 have them; nested ones by the rules that were seen in such files.
@@ -159,7 +181,7 @@ mod tests {
             ("t", "TIMESTAMP(9) WITH LOCAL TIME ZONE"),
         ]);
         let mut text = Vec::new();
-        print_schema(&mut text, &root(&schema).unwrap());
+        print_schema(&mut text, &root(&schema, FileShape::Paimon).unwrap());
         let expected = "\
 message paimon_schema {
   REQUIRED INT32 id [0];

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use apache_avro::{Codec, DeflateSettings, ZstandardSettings};
 
-use crate::datafile::{Compression, StatsMode, WriterOptions};
+use crate::datafile::{Compression, FileShape, StatsMode, WriterOptions};
 use crate::error::{Error, Result};
 use crate::schema::Schema;
 use known::Standing;
@@ -320,6 +320,7 @@ impl TableOptions {
             stats: self.stats_mode,
             stats_of: schema.fields.iter().enumerate().map(|(i, f)| (f.name.clone(), self.stats_mode(&f.name, i))).collect(),
             memory,
+            shape: FileShape::Paimon,
         }
     }
 }
