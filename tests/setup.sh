@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Rust: Debian packages, a Python with other people's Paimon readers and an S3 server,
-# Java Paimon with the small reader in tests/interop/java, Apache Kafka, and a second S3 server, s3s-fs.  Running it again does only what
-# is missing.
+# Installs what the tests need besides Rust: Debian packages, a Python with other people's readers of Paimon and Delta tables and an S3
+# server, Java Paimon with the small reader in tests/interop/java, Spark with delta-spark and the one in tests/interop/delta/java, Apache
+# Kafka, and a second S3 server, s3s-fs.  Running it again does only what is missing.
 #
 #   tests/setup.sh                                   everything
 #   PAIMON_JAVA_VERSIONS="1.4.2" tests/setup.sh      other versions of paimon-bundle (must be on Maven Central)
@@ -38,6 +38,19 @@ if ! { [ -x .venv/bin/python ] && cmp -s "$requirements" .venv/lakeward-requirem
   cp "$requirements" .venv/lakeward-requirements.txt
 fi
 
+# pypaimon asks for Polars below 2; the reader of Delta tables is the current one, so that lies beside.
+polars=2.1.0
+if [ "$(cat target/interop/polars/ready 2>/dev/null)" != "$polars" ]; then
+  say "Polars $polars into target/interop/polars"
+  rm -rf target/interop/polars
+  fetch_polars() {
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --upgrade --target target/interop/polars \
+      "polars==$polars" "polars-runtime-32==$polars"
+  }
+  fetch_polars || { say "once more: Polars"; sleep 5; fetch_polars; }
+  printf '%s\n' "$polars" >target/interop/polars/ready
+fi
+
 # ---------------------------------------------------------------- Java
 for version in $java_versions; do
   dir=target/interop/java-$version
@@ -64,6 +77,27 @@ for version in $java_versions; do
   javac -nowarn -Xlint:none -encoding UTF-8 -cp "$dir/lib/*" -d "$dir/classes" tests/interop/java/*.java
   printf '%s\n' "$stamp" >"$dir/ready"
 done
+# ---------------------------------------------------------------- Spark with delta-spark
+spark=target/interop/spark
+stamp=$(cat tests/interop/delta/pom.xml tests/interop/delta/java/*.java | sha256sum | cut -d' ' -f1)
+if [ "$(cat "$spark/ready" 2>/dev/null)" != "$stamp" ]; then
+  say "Spark and delta-spark into $spark"
+  jars=$(sha256sum <tests/interop/delta/pom.xml)
+  fetch_spark() {
+    mvn -q -B -Dstyle.color=never -f tests/interop/delta/pom.xml org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies \
+      -DincludeScope=runtime -DoutputDirectory="$root/$spark/lib" >&2
+  }
+  if [ "$(cat "$spark/jars" 2>/dev/null)" != "$jars" ]; then
+    rm -rf "$spark"
+    mkdir -p "$spark/lib"
+    fetch_spark || { say "once more: Spark"; sleep 5; fetch_spark; }
+    printf '%s\n' "$jars" >"$spark/jars"
+  fi
+  rm -rf "$spark/ready" "$spark/classes"
+  mkdir -p "$spark/classes"
+  javac -nowarn -Xlint:none -encoding UTF-8 -cp "$spark/lib/*" -d "$spark/classes" tests/interop/delta/java/*.java
+  printf '%s\n' "$stamp" >"$spark/ready"
+fi
 # ---------------------------------------------------------------- Apache Kafka
 kafka=$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' tests/kafka/pom.xml)
 stamp=$(sha256sum <tests/kafka/pom.xml)

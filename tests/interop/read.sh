@@ -6,7 +6,8 @@
 #   read.sh READER TABLE_PATH expire --retain-max N
 #   read.sh READER batch            JSON requests on stdin, one JSON answer a line on stdout
 #   read.sh readers                 the readers that tests/setup.sh has installed
-# READER: pypaimon, pypaimon-rust, java-VERSION, java-newest, java-oldest
+# READER of Paimon tables: pypaimon, pypaimon-rust, java-VERSION, java-newest, java-oldest
+# READER of Delta tables:  deltalake, deltalake-pyarrow, duckdb, polars, spark
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -22,10 +23,12 @@ java_versions() { # installed ones, oldest first
 if [ "${1:-}" = readers ]; then
   [ -x "$python" ] && printf 'pypaimon\npypaimon-rust\n'
   java_versions | sed 's/^/java-/'
+  [ -d "$interop/polars" ] && printf 'deltalake\ndeltalake-pyarrow\nduckdb\npolars\n'
+  [ -f "$interop/spark/ready" ] && echo spark
   exit 0
 fi
 if [ $# -lt 2 ]; then
-  sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+  sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
   exit 2
 fi
 reader=$1
@@ -34,6 +37,26 @@ serve() {
   case $reader in
     pypaimon | pypaimon-rust)
       exec "$python" "$here/python_reader.py" "$reader"
+      ;;
+    deltalake | deltalake-pyarrow | duckdb | polars)
+      exec "$python" "$here/delta/reader.py" "$reader"
+      ;;
+    spark)
+      if [ ! -f "$interop/spark/ready" ]; then
+        echo "read.sh: Spark is not installed (tests/setup.sh installs it)" >&2
+        exit 2
+      fi
+      # What Spark reaches for in the JDK must be opened to it since Java 17.
+      opens=()
+      for package in lang lang.invoke lang.reflect io net nio util util.concurrent util.concurrent.atomic; do
+        opens+=(--add-opens=java.base/java.$package=ALL-UNNAMED)
+      done
+      for package in sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar; do
+        opens+=(--add-opens=java.base/$package=ALL-UNNAMED)
+      done
+      cd "${TMPDIR:-/tmp}" # it makes folders where it stands
+      SPARK_LOCAL_IP=127.0.0.1 exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx1g "${opens[@]}" \
+        -cp "$interop/spark/classes:$interop/spark/lib/*" SparkReader
       ;;
     java-*)
       version=${reader#java-}

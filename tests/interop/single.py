@@ -1,6 +1,7 @@
 """The single form of read.sh: arguments -> one request, one answer -> lines for a person or a test."""
 import argparse
 import json
+import os
 import sys
 
 OPS = ("eq", "lt", "le", "gt", "ge", "is_null", "is_not_null")
@@ -16,7 +17,8 @@ def request(argv):
     p.add_argument("--retain-max", type=int)
     p.add_argument("--time-retained-ms", type=int)
     a = p.parse_args(argv)
-    q = {"cmd": a.cmd, "table": a.table}
+    # A reader may stand in another folder.
+    q = {"cmd": a.cmd, "table": a.table if "://" in a.table else os.path.abspath(a.table)}
     if a.filter:
         if len(a.filter) < 2 or a.filter[1] not in OPS or (len(a.filter) == 2) != a.filter[1].startswith("is_") or len(a.filter) > 3:
             p.error(f"--filter COL OP VALUE, with OP one of {', '.join(OPS)}; is_null and is_not_null take no VALUE")

@@ -10,6 +10,7 @@ mod buckets;
 mod checked;
 mod crash;
 mod dataset;
+mod delta;
 mod foreign;
 mod matrix;
 mod merged;

@@ -17,6 +17,11 @@ pub(crate) const READERS: [&str; 4] = ["pypaimon", "pypaimon-rust", "java-newest
 /// Those that also create tables and append rows.
 pub(crate) const WRITERS: [&str; 3] = ["pypaimon", "java-newest", "java-oldest"];
 
+/// Readers of Delta tables.
+pub(crate) const DELTA_READERS: [&str; 4] = ["deltalake", "duckdb", "polars", "spark"];
+/// Those that also create Delta tables and append rows.
+pub(crate) const DELTA_WRITERS: [&str; 2] = ["deltalake", "spark"];
+
 /// Answers that were compared with what a test expects.
 static COMPARED: AtomicU64 = AtomicU64::new(0);
 
@@ -126,6 +131,11 @@ pub(super) fn assert_rows_by_all_who_know(feature: Option<Feature>, table: &Path
 /// All rows of a table by all readers.
 pub(crate) fn assert_rows_by_all(table: &Path, columns: &[&str], expected: &[Row]) {
     assert_rows_by_all_who_know(None, table, columns, expected);
+}
+
+/// All rows of a Delta table by all its readers.
+pub(crate) fn assert_delta_rows(table: &Path, columns: &[&str], expected: &[Row]) {
+    each(&DELTA_READERS, |reader| assert_rows(reader, table, columns, expected));
 }
 
 /// The rows that only one side has, in few words.
