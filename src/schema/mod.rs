@@ -69,6 +69,11 @@ impl Schema {
     /// Checks that a new table may have this schema: there are columns, their names are unique, not empty and not reserved, every partition
     /// column exists once, has a type that can partition, and at least one column is no partition column. `Invalid` names what is wrong.
     pub fn check_new(&self) -> Result<()> {
+        self.check_new_by(Field::check_partition)
+    }
+
+    /// The same, with the format's own answer to whether a table may be partitioned by a column.
+    pub(crate) fn check_new_by(&self, check_partition: impl Fn(&Field) -> Result<()>) -> Result<()> {
         if self.fields.is_empty() {
             return Err(Error::invalid("the table has no columns").hint("name at least one under `columns`"));
         }
@@ -88,7 +93,7 @@ impl Schema {
             if self.partition_by[..i].contains(name) {
                 return Err(Error::invalid(format!("the partition column `{name}` is named twice")).hint("name it once"));
             }
-            field.check_partition()?;
+            check_partition(field)?;
         }
         if self.partition_by.len() == self.fields.len() {
             return Err(Error::invalid("every column is a partition column").hint("leave at least one column out of `partition_by`"));

@@ -2,3 +2,6 @@
 
 pub mod action;
 pub mod names;
+pub mod partition;
+pub mod schema;
+pub mod stats;
