@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::disk::Disk;
 use super::failure::{Failure, Verdict};
 use super::many::Unsynced;
-use super::{Entry, StoreOptions};
+use super::{Entry, Listed, StoreOptions};
 
 /// A directory on local disk.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl LocalDir {
         if found.is_dir() { Err(io::Error::from(io::ErrorKind::NotFound).into()) } else { Ok(found.len()) }
     }
 
-    pub(super) fn list(&self, dir: &str, deep: bool) -> Done<Vec<Entry>> {
+    pub(super) fn list(&self, dir: &str, what: Listed<'_>) -> Done<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut todo = vec![(self.path(dir), String::new())];
         while let Some((path, prefix)) = todo.pop() {
@@ -82,6 +82,10 @@ impl LocalDir {
                 if name.starts_with('.') && name.ends_with(".tmp") {
                     continue;
                 }
+                // Before the file is looked at: that is what costs.
+                if matches!(what, Listed::After(after) if name.as_str() <= after) {
+                    continue;
+                }
                 // Follows symbolic links; what vanished since is not there, nor is what a link that leads to itself names.
                 let found = match fs::metadata(item.path()) {
                     Ok(found) => found,
@@ -92,7 +96,7 @@ impl LocalDir {
                 let name = format!("{prefix}{name}");
                 if found.is_file() {
                     entries.push(Entry { name, size: found.len(), modified_ms: modified_ms(&found) });
-                } else if deep && found.is_dir() {
+                } else if matches!(what, Listed::Deep) && found.is_dir() {
                     todo.push((item.path(), format!("{name}/")));
                 }
             }

@@ -87,6 +87,17 @@ pub struct Entry {
     pub modified_ms: i64,
 }
 
+/// What of a directory is listed.
+#[derive(Clone, Copy)]
+enum Listed<'a> {
+    /// The objects in it.
+    Here,
+    /// The objects in it whose names are greater.
+    After(&'a str),
+    /// Those below it too.
+    Deep,
+}
+
 /// A directory on an object store, on local disk or in memory. Cheap to clone. Names are relative, `/` between segments, and are taken
 /// as they are (no percent-encoding is added or removed).
 #[derive(Clone)]
@@ -264,17 +275,21 @@ impl Store {
     }
     /// Objects directly in `dir` (not below), sorted by name. A directory that does not exist is empty.
     pub async fn list(&self, dir: &str) -> Result<Vec<Entry>> {
-        self.listed(dir, false).await
+        self.listed(dir, Listed::Here).await
+    }
+    /// As [`Store::list`], but only names greater than `after`: costs little when few are.
+    pub async fn list_after(&self, dir: &str, after: &str) -> Result<Vec<Entry>> {
+        self.listed(dir, Listed::After(after)).await
     }
     /// Every object in and below `dir`, sorted by name. A directory that does not exist is empty.
     pub async fn list_all(&self, dir: &str) -> Result<Vec<Entry>> {
-        self.listed(dir, true).await
+        self.listed(dir, Listed::Deep).await
     }
-    async fn listed(&self, dir: &str, deep: bool) -> Result<Vec<Entry>> {
+    async fn listed(&self, dir: &str, what: Listed<'_>) -> Result<Vec<Entry>> {
         self.path(dir)?;
         let mut retry = Retry::new(self, "list", dir);
         loop {
-            match self.list_once(dir, deep).await {
+            match self.list_once(dir, what).await {
                 Ok(mut entries) => {
                     entries.sort_by(|a, b| a.name.cmp(&b.name));
                     return Ok(entries);
@@ -385,18 +400,22 @@ impl Store {
             Backend::Objects { .. } => Ok(()),
         }
     }
-    async fn list_once(&self, dir: &str, deep: bool) -> std::result::Result<Vec<Entry>, Failure> {
+    async fn list_once(&self, dir: &str, what: Listed<'_>) -> std::result::Result<Vec<Entry>, Failure> {
         let (objects, prefix) = match &self.backend {
-            Backend::Disk(local) => return local.list(dir, deep),
+            Backend::Disk(local) => return local.list(dir, what),
             Backend::Objects { objects, .. } => (objects, self.path(dir).map_err(|e| Failure::new(Verdict::Refused, e))?),
         };
-        let found: Vec<ObjectMeta> =
-            if deep { objects.list(Some(&prefix)).try_collect().await? } else { objects.list_with_delimiter(Some(&prefix)).await?.objects };
+        let found: Vec<ObjectMeta> = match what {
+            Listed::Here => objects.list_with_delimiter(Some(&prefix)).await?.objects,
+            Listed::Deep => objects.list(Some(&prefix)).try_collect().await?,
+            Listed::After(name) => objects.list_with_offset(Some(&prefix), &prefix.clone().join(name)).try_collect().await?,
+        };
         let entry = |meta: ObjectMeta| {
             let name = meta.location.as_ref().strip_prefix(prefix.as_ref())?.trim_start_matches('/').to_owned();
             Some(Entry { name, size: meta.size, modified_ms: meta.last_modified.timestamp_millis() })
         };
-        Ok(found.into_iter().filter_map(entry).collect())
+        let below = |entry: &Entry| matches!(what, Listed::After(_)) && entry.name.contains('/');
+        Ok(found.into_iter().filter_map(entry).filter(|entry| !below(entry)).collect())
     }
 
     /// Where `name` is, for messages.

@@ -132,6 +132,23 @@ async fn what_is_written_is_read_back_listed_and_deleted_alike_on_every_store() 
 }
 
 #[tokio::test]
+async fn a_listing_after_a_name_has_the_greater_names_of_that_directory_only() {
+    let (_root, stores) = both("after");
+    for store in stores {
+        for name in ["l/1.json", "l/2.json", "l/3.json", "l/_s/9", "m/4.json"] {
+            store.put(name, bytes("")).await.unwrap();
+        }
+        let after = |name: &'static str| {
+            let store = store.clone();
+            async move { store.list_after("l", name).await.unwrap().into_iter().map(|e| e.name).collect::<Vec<_>>() }
+        };
+        assert_eq!(after("2").await, ["2.json", "3.json"], "{store:?}");
+        assert_eq!(after("2.json").await, ["3.json"], "{store:?}");
+        assert!(after("3.json").await.is_empty() && store.list_after("no/such", "1").await.unwrap().is_empty(), "{store:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_range_past_the_end_is_data() {
     let (_root, stores) = both("ranges");
     for store in stores {

@@ -1,7 +1,9 @@
 //! Delta Lake: a log of commits, JSON objects numbered from 0. `log` does the I/O of a commit; the rest encodes and decodes.
 
 pub mod action;
+pub mod checkpoint;
 pub mod names;
 pub mod partition;
+pub mod replay;
 pub mod schema;
 pub mod stats;
