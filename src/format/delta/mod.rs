@@ -3,7 +3,9 @@
 pub mod action;
 pub mod checkpoint;
 pub mod names;
+pub mod options;
 pub mod partition;
+pub mod protocol;
 pub mod replay;
 pub mod schema;
 pub mod stats;
