@@ -125,6 +125,19 @@ impl Env {
             }
         }
     }
+    /// Does work beside everything else, on a thread of its own, and says nothing of its end. Where there are no threads the work is given
+    /// back, and whoever asked does it.
+    pub fn aside<F>(&self, work: F) -> Option<F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if !self.0.threads() {
+            return Some(work);
+        }
+        #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+        drop(tokio::task::spawn_blocking(move || futures::executor::block_on(work)));
+        None
+    }
     /// Lets others go on: whoever drives this future may look at what has happened so far. Local disk never makes a future wait.
     pub async fn yield_once(&self) {
         let mut yielded = false;

@@ -8,10 +8,10 @@ use crate::cli::files::partition;
 use crate::cli::output::{Columns, Output, Rows, Value};
 use crate::cli::partitions::sums;
 use crate::cli::rows::print;
-use crate::cli::tables::{files_at, open, schema_at};
+use crate::cli::tables::{files_at, open};
 use crate::error::Result;
-use crate::format::paimon::log::LiveFile;
 use crate::schema::Schema;
+use crate::table::scan::ScanFile;
 
 /// `diff`.
 pub(crate) async fn diff(args: DiffArgs, output: &mut Output) -> Result<(), Failed> {
@@ -23,20 +23,20 @@ pub(crate) async fn diff(args: DiffArgs, output: &mut Output) -> Result<(), Fail
         return print(plan.rows()?, false, output).await;
     }
     let after = files_at(&table, &args.to).await?;
-    let (old, new) = (schema_at(&table, &args.from).await?, schema_at(&table, &args.to).await?);
+    let (old, new) = (table.schema_at(&args.from).await?, table.schema_at(&args.to).await?);
     let mut rows = output.rows(Columns::new(["kind", "change", "partition", "name", "files", "rows", "bytes"]));
     columns(&old, &new, &mut rows)?;
-    let names = |files: &[LiveFile]| files.iter().map(|f| f.path.clone()).collect::<BTreeSet<_>>();
+    let names = |files: &[ScanFile]| files.iter().map(|f| f.path.clone()).collect::<BTreeSet<_>>();
     let (had, has) = (names(&before), names(&after));
-    let removed: Vec<&LiveFile> = before.iter().filter(|f| !has.contains(&f.path)).collect();
-    let added: Vec<&LiveFile> = after.iter().filter(|f| !had.contains(&f.path)).collect();
+    let removed: Vec<&ScanFile> = before.iter().filter(|f| !has.contains(&f.path)).collect();
+    let added: Vec<&ScanFile> = after.iter().filter(|f| !had.contains(&f.path)).collect();
     let changes = [("removed", removed), ("added", added)];
     for (change, files) in &changes {
         for file in files {
             let mut row = line("file", change);
             row[2] = Value::Map(partition(&table, &file.partition));
             row[3] = Value::text(&file.path);
-            row[5] = Value::Count(file.rows);
+            row[5] = Value::Count(file.live_rows());
             row[6] = Value::Size(file.size);
             rows.push(row)?;
         }
@@ -54,7 +54,7 @@ pub(crate) async fn diff(args: DiffArgs, output: &mut Output) -> Result<(), Fail
     for (change, files) in &changes {
         let mut row = line("table", change);
         row[4] = Value::Count(files.len() as u64);
-        row[5] = Value::Count(files.iter().map(|f| f.rows).sum());
+        row[5] = Value::Count(files.iter().map(|f| f.live_rows()).sum());
         row[6] = Value::Size(files.iter().map(|f| f.size).sum());
         rows.push(row)?;
     }

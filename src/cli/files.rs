@@ -5,6 +5,7 @@ use crate::cli::args::FilesArgs;
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::tables::{files_at, open};
 use crate::error::Result;
+use crate::format::Format;
 use crate::format::paimon::paths::sql_text;
 use crate::schema::{DataType, Scalar};
 use crate::table::Table;
@@ -17,15 +18,16 @@ pub(crate) async fn files(args: FilesArgs, output: &mut Output) -> Result<(), Fa
     }
     let mut rows = output.rows(Columns::new(["path", "partition", "bucket", "size", "rows", "schema_id", "created"]));
     let files = files_at(&table, &args.when.at()).await?;
+    let paimon = table.format() == Format::Paimon;
     for live in files {
         rows.push(vec![
             Value::text(&live.path),
             Value::Map(partition(&table, &live.partition)),
-            Value::Int(live.bucket.into()),
+            Value::or_null(paimon.then_some(live.bucket.into()), Value::Int),
             Value::Size(live.size),
-            Value::Count(live.rows),
-            Value::Count(live.schema_id),
-            Value::or_null(live.meta.creation_time, Value::Time),
+            Value::Count(live.live_rows()),
+            Value::or_null(paimon.then_some(live.schema_id), Value::Count),
+            Value::or_null(live.created_ms, Value::Time),
         ])?;
     }
     rows.finish()
@@ -56,12 +58,16 @@ pub(crate) fn scalar(data_type: &DataType, value: &Scalar) -> Value {
 async fn unreferenced(table: &Table, output: &mut Output) -> Result<(), Failed> {
     // The listing comes first: what a commit adds in between is then not in it, rather than falsely shown.
     let there = table.store().list_all("").await?;
-    let referenced = table.paimon().referenced().await?;
+    let referenced = table.referenced().await?;
     let now = table.store().env().now_ms();
-    let directory = table.paimon().schema().options.data_file_directory.clone();
+    let directory = table.paimon().and_then(|log| log.schema().options.data_file_directory.clone());
+    let holds_files = |name: &str| match table.format() {
+        Format::Delta => !name.starts_with(['_', '.']),
+        _ => holds_files(name, directory.as_deref()),
+    };
     let mut rows = output.rows(Columns::new(["path", "size", "modified", "age_s"]));
     for entry in there {
-        if !holds_files(&entry.name, directory.as_deref()) || referenced.contains(&entry.name) {
+        if !holds_files(&entry.name) || referenced.contains(&entry.name) {
             continue;
         }
         rows.push(vec![

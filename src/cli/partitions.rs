@@ -7,12 +7,13 @@ use crate::cli::args::LookArgs;
 use crate::cli::files::{partition, scalar};
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::tables::{files_at, open};
-use crate::error::Result;
-use crate::format::paimon::log::LiveFile;
+use crate::error::{Error, Result};
 use crate::format::paimon::manifest::ManifestMeta;
+use crate::format::paimon::paths::sql_text;
 use crate::format::paimon::row;
 use crate::schema::Scalar;
-use crate::table::Table;
+use crate::table::scan::ScanFile;
+use crate::table::{Native, Table};
 
 /// The sum of the files of one partition.
 pub(crate) struct Sum {
@@ -25,12 +26,11 @@ pub(crate) struct Sum {
 }
 
 /// Sums by partition, in the order of their names.
-pub(crate) fn sums<'a>(table: &Table, files: impl IntoIterator<Item = &'a LiveFile>) -> Vec<Sum> {
-    let layout = table.paimon().layout();
+pub(crate) fn sums<'a>(table: &Table, files: impl IntoIterator<Item = &'a ScanFile>) -> Vec<Sum> {
     let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
     for file in files {
         // Null and the text 'null' have the same label.
-        let key = (layout.partition_label(&file.partition), format!("{:?}", file.partition));
+        let key = (label(table, &file.partition), format!("{:?}", file.partition));
         let sum = sums.entry(key).or_insert_with(|| Sum {
             partition: file.partition.clone(),
             rows: 0,
@@ -39,15 +39,23 @@ pub(crate) fn sums<'a>(table: &Table, files: impl IntoIterator<Item = &'a LiveFi
             newest: None,
             buckets: Vec::new(),
         });
-        sum.rows += file.rows;
+        sum.rows += file.live_rows();
         sum.files += 1;
         sum.bytes += file.size;
-        sum.newest = sum.newest.max(file.meta.creation_time);
+        sum.newest = sum.newest.max(file.created_ms);
         if !sum.buckets.contains(&file.bucket) {
             sum.buckets.push(file.bucket);
         }
     }
     sums.into_values().collect()
+}
+
+/// By which partitions are sorted: their values as SQL writes them.
+fn label(table: &Table, values: &[Option<Scalar>]) -> String {
+    let schema = table.schema();
+    let fields = schema.partition_indices().into_iter().map(|i| &schema.fields[i]);
+    let texts = fields.zip(values).map(|(f, v)| v.as_ref().map_or_else(|| "null".to_owned(), |v| sql_text(&f.data_type, v)));
+    texts.collect::<Vec<_>>().join("\u{1}")
 }
 
 /// `partitions`.
@@ -74,9 +82,13 @@ pub(crate) async fn manifests(args: LookArgs, output: &mut Output) -> Result<(),
     let columns =
         ["manifest", "list", "size", "files_added", "files_removed", "schema_id", "partition_min", "partition_max", "partition_nulls"];
     let mut rows = output.rows(Columns::new(columns));
-    if let Some(snapshot) = table.snapshot_at(&args.when.at()).await? {
+    let Some(log) = table.paimon() else {
+        let e = Error::invalid("a Delta table has no manifests: its commits name the files").at(table.url());
+        return Err(e.hint("`files` lists them, `snapshot` says what a commit changed").into());
+    };
+    if let Some(Native::Paimon(snapshot)) = table.snapshot_at(&args.when.at()).await?.map(|s| s.native) {
         for (list, name) in [("base", &snapshot.base_manifest_list), ("delta", &snapshot.delta_manifest_list)] {
-            for meta in table.paimon().read_list(name).await? {
+            for meta in log.read_list(name).await? {
                 let [min, max, nulls] = bounds(&table, &meta)?;
                 rows.push(vec![
                     Value::text(&meta.name),

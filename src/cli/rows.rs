@@ -31,7 +31,11 @@ pub(crate) async fn count(args: CountArgs, output: &mut Output) -> Result<(), Fa
     let (rows, snapshot) = match args.condition {
         None => {
             let snapshot = table.snapshot_at(&args.when.at()).await?;
-            (Value::Int(snapshot.as_ref().map_or(0, |s| s.total_record_count)), snapshot.map(|s| s.id))
+            let rows = match &snapshot {
+                Some(s) if s.rows.is_none() => Value::Count(chosen(&table, &args.when, None).count().await?),
+                other => Value::Int(other.as_ref().and_then(|s| s.rows).unwrap_or(0)),
+            };
+            (rows, snapshot.map(|s| s.id))
         }
         some => {
             let plan = chosen(&table, &args.when, some).plan().await?;

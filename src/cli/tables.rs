@@ -1,39 +1,28 @@
 //! What a table is and how it came to be: `info`, `schema`, `snapshots`, `snapshot`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::cli::Failed;
 use crate::cli::args::{LookArgs, SnapshotArgs, SnapshotsArgs, TableArgs};
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::pipelines::store;
 use crate::error::{Error, Result};
-use crate::format::CommitUser;
-use crate::format::paimon::log::LiveFile;
-use crate::format::paimon::paths;
-use crate::format::paimon::snapshot::Snapshot;
+use crate::format::{CommitUser, Format, REGISTRATION_DIR};
 use crate::schema::Schema;
 use crate::sink::Registration;
 use crate::store::Store;
-use crate::table::{At, Table};
+use crate::table::scan::ScanFile;
+use crate::table::{At, Native, SnapshotView, Table};
 
 /// The table at a location from the command line.
 pub(crate) async fn open(args: &TableArgs) -> Result<Table> {
     Table::open_in(store(&args.location)?).await
 }
 
-/// The columns that the table had then.
-pub(crate) async fn schema_at(table: &Table, at: &At) -> Result<Arc<Schema>> {
-    match table.snapshot_at(at).await? {
-        Some(snapshot) if *at != At::Newest => Ok(table.paimon().schema_of(snapshot.schema_id).await?.schema.clone()),
-        _ => Ok(table.schema().clone()),
-    }
-}
-
 /// What the table was made of then; none before its first snapshot.
-pub(crate) async fn files_at(table: &Table, at: &At) -> Result<Vec<LiveFile>> {
+pub(crate) async fn files_at(table: &Table, at: &At) -> Result<Vec<ScanFile>> {
     match table.snapshot_at(at).await? {
-        Some(snapshot) => table.paimon().files_at(&snapshot).await,
+        Some(snapshot) => table.files_at(&snapshot).await,
         None => Ok(Vec::new()),
     }
 }
@@ -46,7 +35,7 @@ pub(crate) fn columns_of(schema: &Schema) -> Vec<Value> {
 /// `schema`.
 pub(crate) async fn schema(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let schema = schema_at(&table, &args.when.at()).await?;
+    let schema = table.schema_at(&args.when.at()).await?;
     let mut rows = output.rows(Columns::new(["id", "name", "type", "partition", "description"]));
     for field in &schema.fields {
         rows.push(vec![
@@ -63,21 +52,21 @@ pub(crate) async fn schema(args: LookArgs, output: &mut Output) -> Result<(), Fa
 /// `snapshots`.
 pub(crate) async fn snapshots(args: SnapshotsArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
-    let all = table.paimon().snapshots().await?;
+    let all = table.snapshots().await?;
     let columns = ["id", "identifier", "user", "kind", "time", "rows_added", "rows", "watermark", "schema_id"];
     let mut rows = output.rows(Columns::new(columns).identifier("identifier"));
     let skipped = all.len().saturating_sub(args.limit.unwrap_or(usize::MAX));
     for s in &all[skipped..] {
         rows.push(vec![
             Value::Count(s.id),
-            Value::Identifier(s.commit_identifier),
-            Value::User(s.commit_user.clone()),
-            Value::text(&s.commit_kind.0),
-            Value::Time(s.time_millis),
-            Value::Int(s.delta_record_count),
-            Value::Int(s.total_record_count),
-            watermark(s),
-            Value::Count(s.schema_id),
+            Value::or_null(s.identifier, Value::Identifier),
+            Value::or_null(s.user.as_ref(), |u| Value::User(u.to_string())),
+            Value::text(&s.kind),
+            Value::or_null(s.time_ms, Value::Time),
+            Value::or_null(s.rows_added, Value::Int),
+            Value::or_null(s.rows, Value::Int),
+            Value::or_null(s.watermark, Value::Time),
+            Value::or_null(s.schema_id, Value::Count),
         ])?;
     }
     rows.finish()
@@ -88,63 +77,83 @@ pub(crate) async fn snapshot(args: SnapshotArgs, output: &mut Output) -> Result<
     let table = open(&args.table).await?;
     let at = args.id.map_or(At::Newest, At::Snapshot);
     let s = table.snapshot_at(&at).await?.ok_or_else(|| Error::invalid("the table has no snapshot yet").at(table.url()))?;
-    let properties = s.properties.iter().flatten().map(|(k, v)| (k.clone(), Value::text(v))).collect();
-    output.one(vec![
+    let properties = s.properties.iter().map(|(k, v)| (k.clone(), Value::text(v))).collect();
+    let mut facts = vec![
         ("id", Value::Count(s.id)),
-        ("identifier", Value::Identifier(s.commit_identifier)),
-        ("user", Value::text(&s.commit_user)),
-        ("kind", Value::text(&s.commit_kind.0)),
-        ("time", Value::Time(s.time_millis)),
-        ("rows_added", Value::Int(s.delta_record_count)),
-        ("rows", Value::Int(s.total_record_count)),
-        ("watermark", watermark(&s)),
-        ("schema_id", Value::Count(s.schema_id)),
-        ("uuid", Value::or_null(s.uuid.clone(), Value::Text)),
-        ("writer_version", Value::or_null(s.writer_version.clone(), Value::Text)),
-        ("base_manifest_list", Value::text(&s.base_manifest_list)),
-        ("delta_manifest_list", Value::text(&s.delta_manifest_list)),
-        ("changelog_manifest_list", Value::or_null(s.changelog_manifest_list.clone(), Value::Text)),
-        ("properties", Value::Map(properties)),
-    ])
+        ("identifier", Value::or_null(s.identifier, Value::Identifier)),
+        ("user", user(&s)),
+        ("kind", Value::text(&s.kind)),
+        ("time", Value::or_null(s.time_ms, Value::Time)),
+        ("rows_added", Value::or_null(s.rows_added, Value::Int)),
+        ("rows", Value::or_null(s.rows, Value::Int)),
+        ("watermark", Value::or_null(s.watermark, Value::Time)),
+        ("schema_id", Value::or_null(s.schema_id, Value::Count)),
+    ];
+    let text = |v: &Option<String>| Value::or_null(v.clone(), Value::Text);
+    match &s.native {
+        Native::Paimon(s) => facts.extend([
+            ("uuid", text(&s.uuid)),
+            ("writer_version", text(&s.writer_version)),
+            ("base_manifest_list", Value::text(&s.base_manifest_list)),
+            ("delta_manifest_list", Value::text(&s.delta_manifest_list)),
+            ("changelog_manifest_list", text(&s.changelog_manifest_list)),
+        ]),
+        Native::Delta(s) => facts.extend([
+            ("writer_version", text(&s.info.engine_info)),
+            ("files_added", Value::Count(s.added.0)),
+            ("files_removed", Value::Count(s.removed)),
+            ("sets_columns", Value::Bool(s.metadata)),
+            ("sets_protocol", Value::Bool(s.protocol)),
+            ("blind_append", Value::or_null(s.info.is_blind_append, Value::Bool)),
+            ("transactions", Value::List(s.txns.iter().map(transaction).collect())),
+        ]),
+    }
+    facts.push(("properties", Value::Map(properties)));
+    output.one(facts)
 }
 
-/// Other writers put the smallest number where there is no watermark.
-fn watermark(s: &Snapshot) -> Value {
-    Value::or_null(s.watermark.filter(|w| *w != i64::MIN), Value::Time)
+fn user(s: &SnapshotView) -> Value {
+    Value::or_null(s.user.as_ref(), |u| Value::text(u.as_str()))
+}
+
+fn transaction(txn: &crate::format::delta::action::Txn) -> Value {
+    Value::Map(vec![("app_id".to_owned(), Value::text(&txn.app_id)), ("version".to_owned(), Value::Identifier(txn.version))])
 }
 
 /// `info`.
 pub(crate) async fn info(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
     let at = args.when.at();
-    let (schema, log) = (schema_at(&table, &at).await?, table.paimon());
-    let ids = log.snapshot_ids().await?;
+    let schema = table.schema_at(&at).await?;
+    let ids = table.snapshot_ids().await?;
     let found = table.snapshot_at(&at).await?;
     let latest = found.as_ref();
     let files = match latest {
-        Some(snapshot) => log.files_at(snapshot).await?,
+        Some(snapshot) => table.files_at(snapshot).await?,
         None => Vec::new(),
     };
-    let of_latest = |f: fn(&Snapshot) -> Value| latest.map_or(Value::Null, f);
+    let of_latest = |f: fn(&SnapshotView) -> Value| latest.map_or(Value::Null, f);
     let texts = |all: &[String]| Value::List(all.iter().map(Value::text).collect());
-    let options = log.schema().raw_options.clone();
+    let options = table.options();
+    let paimon = table.format() == Format::Paimon;
     output.one(vec![
         ("location", Value::text(table.url())),
-        ("format", Value::text(table.format())),
-        ("schema_id", Value::Count(schema.id)),
+        ("format", Value::text(table.format().name())),
+        ("schema_id", Value::or_null(paimon.then_some(schema.id), Value::Count)),
         ("columns", Value::List(columns_of(&schema))),
         ("partition_by", texts(&schema.partition_by)),
-        ("bucket", Value::text(options.get("bucket").map_or("-1", String::as_str))),
+        ("bucket", Value::or_null(paimon.then(|| options.get("bucket").map_or("-1", String::as_str)), Value::text)),
         ("options", Value::Map(options.iter().map(|(k, v)| (k.clone(), Value::text(v))).collect())),
         ("snapshots", Value::or_null(ids.first().zip(ids.last()), |(first, last)| range(*first, *last))),
-        ("tags", texts(&log.tag_names().await?)),
+        ("tags", texts(&table.tag_names().await?)),
         ("snapshot", of_latest(|s| Value::Count(s.id))),
-        ("user", of_latest(|s| Value::text(&s.commit_user))),
-        ("identifier", of_latest(|s| Value::Identifier(s.commit_identifier))),
-        ("kind", of_latest(|s| Value::text(&s.commit_kind.0))),
-        ("time", of_latest(|s| Value::Time(s.time_millis))),
-        ("watermark", of_latest(watermark)),
-        ("rows", latest.map_or(Value::Int(0), |s| Value::Int(s.total_record_count))),
+        ("user", of_latest(user)),
+        ("identifier", of_latest(|s| Value::or_null(s.identifier, Value::Identifier))),
+        ("kind", of_latest(|s| Value::text(&s.kind))),
+        ("time", of_latest(|s| Value::or_null(s.time_ms, Value::Time))),
+        ("watermark", of_latest(|s| Value::or_null(s.watermark, Value::Time))),
+        // Where a snapshot does not say it, its files do.
+        ("rows", latest.and_then(|s| s.rows).map_or_else(|| Value::Count(files.iter().map(ScanFile::live_rows).sum()), Value::Int)),
         ("files", Value::Count(files.len() as u64)),
         ("bytes", Value::Size(files.iter().map(|f| f.size).sum())),
         ("consumers", Value::List(consumers(&table).await?)),
@@ -158,7 +167,7 @@ fn range(earliest: u64, latest: u64) -> Value {
 
 /// Who keeps snapshots from being expired, and from which on.
 async fn consumers(table: &Table) -> Result<Vec<Value>> {
-    let pins = table.paimon().pins("").await?;
+    let pins = table.pins().await?;
     let shown = |(user, next): (CommitUser, u64)| {
         Value::Map(vec![
             ("consumer".to_owned(), Value::text(user.as_str())),
@@ -171,14 +180,14 @@ async fn consumers(table: &Table) -> Result<Vec<Value>> {
 /// The newest registration of each pipeline.
 async fn registrations(store: &Store) -> Result<Vec<Value>> {
     let mut newest: BTreeMap<String, String> = BTreeMap::new();
-    for entry in store.list_all(paths::REGISTRATION_DIR).await? {
+    for entry in store.list_all(REGISTRATION_DIR).await? {
         if let Some((pipeline, _)) = entry.name.split_once('/') {
             newest.insert(pipeline.to_owned(), entry.name.clone());
         }
     }
     let mut all = Vec::new();
     for (pipeline, name) in newest {
-        let bytes = store.get(&format!("{}/{name}", paths::REGISTRATION_DIR)).await?;
+        let bytes = store.get(&format!("{}/{name}", REGISTRATION_DIR)).await?;
         let found: Option<Registration> = bytes.and_then(|b| serde_json::from_slice(&b).ok());
         let text = |f: fn(&Registration) -> &str| Value::or_null(found.as_ref(), |r| Value::text(f(r)));
         all.push(Value::Map(vec![

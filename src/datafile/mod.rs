@@ -3,6 +3,7 @@
 
 mod check;
 mod encode;
+mod footer;
 mod nanos;
 mod open;
 mod partition;
@@ -27,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::schema::Scalar;
 
 pub(crate) use check::column as check_column;
+pub(crate) use footer::{damaged, footer, footer_with};
 pub(crate) use partition::{push_key, scalar_at};
 pub use writer::FileWriter;
 

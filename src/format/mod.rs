@@ -15,6 +15,34 @@ use sha2::{Digest as _, Sha256};
 use crate::error::Result;
 use crate::schema::{Hex, Scalar, Schema, unhex};
 
+/// Which table format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Format {
+    /// Apache Paimon
+    #[default]
+    Paimon,
+    /// Delta Lake
+    Delta,
+}
+
+impl Format {
+    /// The name, as in a pipeline file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Paimon => "paimon",
+            Format::Delta => "delta",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// The identifier of end of input.
 pub const END_OF_INPUT: i64 = i64::MAX;
 
@@ -48,6 +76,10 @@ impl Digest {
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Digest(Sha256::digest(bytes).into())
+    }
+    /// Stands for the checkpoint of a snapshot that is there and names none.
+    pub(crate) fn of_nothing() -> Self {
+        Digest::of(b"")
     }
     /// Reads the hexadecimal form.
     pub fn parse(text: &str) -> Option<Self> {
@@ -101,6 +133,8 @@ pub mod property {
     /// copies properties does not copy that. It tells a snapshot in history from one of the same id that was created in a slot that expiry
     /// had emptied.
     pub const BASE: &str = "lakeward.base";
+    /// Event-time watermark, milliseconds since 1970-01-01 UTC; where the format has no place of its own for it.
+    pub const WATERMARK: &str = "lakeward.watermark";
     /// Only on a snapshot that closes a lineage: the last identifier that it had landed, or `none`.
     pub const CLOSED_AT: &str = "lakeward.closed-at";
 }
@@ -202,7 +236,10 @@ pub struct Floor {
 pub enum Landed {
     /// Walked down to the floor and found nothing of the user above it: the answer is the floor's `last`.
     None,
-    /// The newest snapshot of the user above the floor (or at it, when it was read).
+    /// The table itself says that the user has landed nothing, whatever the floor says.
+    Never,
+    /// The newest snapshot of the user above the floor (or at it, when it was read); or, where the table keeps the newest identifier of
+    /// every user, what it says, with the head as the snapshot where that holds.
     At {
         /// Its identifier.
         identifier: i64,
@@ -299,6 +336,14 @@ pub struct Work {
     pub(crate) paimon: Option<paimon::PaimonWork>,
 }
 
+/// Where the registration of a lineage lies in its table: of a pipeline, by the seq of the lineage's `open`.
+pub fn registration(pipeline: &str, seq: u64) -> String {
+    format!("{REGISTRATION_DIR}/{pipeline}/{seq:020}.json")
+}
+
+/// Where registrations lie in a table.
+pub const REGISTRATION_DIR: &str = "_lakeward";
+
 /// A table's log of snapshots. No loops, no retries, no decisions.
 #[async_trait]
 pub trait SnapshotLog: Send + Sync {
@@ -312,4 +357,6 @@ pub trait SnapshotLog: Send + Sync {
     async fn confirm(&self, head: &Head, staged: &Staged) -> Result<Standing>;
     /// Is any of these data files live at `head`?
     async fn any_live(&self, head: &Head, paths: &[String]) -> Result<bool>;
+    /// The object that is the snapshot `id`, under the table's root.
+    fn object(&self, id: u64) -> String;
 }

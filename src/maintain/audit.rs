@@ -5,6 +5,7 @@ use super::lineage::{self, Lineages};
 use super::{note_unreferenced, pass};
 use crate::error::{Error, Result};
 use crate::store::Store;
+use crate::table::SnapshotView;
 
 /// What an audit says.
 #[derive(Debug)]
@@ -25,7 +26,8 @@ pub struct Audit {
 pub async fn audit(store: &Store, pipeline: Option<&str>) -> Result<Audit> {
     let mut pass = pass(store, true).await?;
     let history = &pass.history;
-    let lineages = lineage::check(&history.snapshots, pipeline, &mut pass.findings);
+    let views: Vec<SnapshotView> = history.snapshots.iter().cloned().map(SnapshotView::from).collect();
+    let lineages = lineage::check(&views, pipeline, &mut pass.findings);
     if let Some(wanted) = pipeline.filter(|p| !lineages.pipelines.iter().any(|l| l == p)) {
         let hint = match lineages.pipelines.as_slice() {
             [] => "no snapshot that is there was made by a pipeline".to_owned(),

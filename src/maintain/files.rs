@@ -9,10 +9,10 @@ use super::finding::{Check, Findings};
 use super::history;
 use super::size;
 use super::state::{DataFile, Found, Missing, Owner};
+use crate::datafile::footer;
 use crate::error::{Kind, Result};
 use crate::format::paimon::paths;
 use crate::store::{Entry, Store};
-use crate::table::scan::{ScanFile, footer};
 
 /// Footers that are read at once.
 const AT_ONCE: usize = 8;
@@ -85,8 +85,7 @@ async fn rows(
     let count = |(path, size, file): (String, u64, &'_ DataFile)| {
         let (rows, owner) = (file.rows, file.owner.clone());
         async move {
-            let scan = ScanFile { path: path.clone(), size, rows: 0, schema_id: 0, partition: Vec::new(), stats: Vec::new() };
-            let counted = footer(store, &scan, &path).await.map(|footer| footer.file_metadata().num_rows());
+            let counted = footer(store, &path, size, &path).await.map(|footer| footer.file_metadata().num_rows());
             (path, rows, owner, counted)
         }
     };

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::finding::{Check, Findings};
-use crate::format::paimon::snapshot::Snapshot;
 use crate::format::{END_OF_INPUT, property};
+use crate::table::{Native, SnapshotView};
 
 /// One split of one lineage, or with `split` none the whole lineage.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ struct Lineage<'a> {
     pipeline: &'a str,
     chain: &'a str,
     user: &'a str,
-    snapshots: Vec<&'a Snapshot>,
+    snapshots: Vec<&'a SnapshotView>,
     splits: BTreeMap<String, Split>,
     /// Named by its first snapshot.
     predecessor: Option<&'a str>,
@@ -89,21 +89,24 @@ struct Split {
 }
 
 /// Checks `snapshots`, ascending, all of a table; `only`: of this pipeline.
-pub fn check(snapshots: &[Snapshot], only: Option<&str>, findings: &mut Findings) -> Lineages {
+pub fn check(snapshots: &[SnapshotView], only: Option<&str>, findings: &mut Findings) -> Lineages {
     let mut order: Vec<Lineage<'_>> = Vec::new();
     let mut at: HashMap<&str, usize> = HashMap::new();
     let mut others: Vec<Line> = Vec::new();
     for s in snapshots {
         let Some(pipeline) = s.property(property::PIPELINE) else {
+            if s.user.is_none() && s.rows_added.unwrap_or(0) == 0 {
+                continue; // Delta: made the table, or set its properties
+            }
             foreign(&mut others, s);
             continue;
         };
-        let i = *at.entry(s.commit_user.as_str()).or_insert(order.len());
+        let i = *at.entry(s.user_text()).or_insert(order.len());
         if i == order.len() {
             order.push(Lineage {
                 pipeline,
                 chain: s.property(property::CHAIN).unwrap_or_default(),
-                user: &s.commit_user,
+                user: s.user_text(),
                 snapshots: Vec::new(),
                 splits: BTreeMap::new(),
                 predecessor: s.property(property::PREDECESSOR),
@@ -116,7 +119,7 @@ pub fn check(snapshots: &[Snapshot], only: Option<&str>, findings: &mut Findings
     pipelines.sort();
     pipelines.dedup();
     order.retain(|l| only.is_none_or(|p| p == l.pipeline));
-    let whole = snapshots.first().is_none_or(|s| s.id == 1);
+    let whole = snapshots.first().is_none_or(|s| s.id == u64::from(matches!(s.native, Native::Paimon(_))));
     let mut all = Lineages { pipelines, ..Lineages::default() };
     for i in 0..order.len() {
         findings.look(Check::Lineages, 1);
@@ -136,14 +139,14 @@ fn place(l: &Lineage<'_>) -> String {
     format!("{}/{}", l.pipeline, l.user)
 }
 
-fn foreign(others: &mut Vec<Line>, s: &Snapshot) {
-    let known = others.iter().position(|o| o.user == s.commit_user);
+fn foreign(others: &mut Vec<Line>, s: &SnapshotView) {
+    let known = others.iter().position(|o| o.user == s.user_text());
     let line = match known {
         Some(i) => &mut others[i],
         None => {
             others.push(Line {
                 pipeline: None,
-                user: s.commit_user.clone(),
+                user: s.user_text().to_owned(),
                 split: None,
                 from: None,
                 to: None,
@@ -158,14 +161,14 @@ fn foreign(others: &mut Vec<Line>, s: &Snapshot) {
         }
     };
     line.snapshots += 1;
-    line.rows = line.rows.map(|n| n.saturating_add(s.delta_record_count));
+    line.rows = line.rows.map(|n| n.saturating_add(s.rows_added.unwrap_or(0)));
     line.within.1 = s.id;
 }
 
 /// Identifiers, ranges and the close of one lineage.
 fn within(l: &mut Lineage<'_>, findings: &mut Findings) {
     let at = place(l);
-    let mut before: Option<&Snapshot> = None;
+    let mut before: Option<&SnapshotView> = None;
     for s in &l.snapshots {
         let mut wrong = |at: &str, what: String| findings.find(Check::Lineages, at, Some(s.id), what);
         identifiers(before, s, &mut |what| wrong(&at, what));
@@ -175,7 +178,7 @@ fn within(l: &mut Lineage<'_>, findings: &mut Findings) {
         if s.property(property::PIPELINE) != Some(l.pipeline) {
             wrong(&at, format!("it is of the pipeline {:?}", s.property(property::PIPELINE)));
         }
-        l.rows = l.rows.saturating_add(s.delta_record_count);
+        l.rows = l.rows.saturating_add(s.rows_added.unwrap_or(0));
         before = Some(s);
         let Some(text) = s.property(property::OFFSETS) else {
             if s.property(property::CLOSED_AT).is_none() {
@@ -190,10 +193,10 @@ fn within(l: &mut Lineage<'_>, findings: &mut Findings) {
                 continue;
             }
         };
-        if ranges.is_empty() && s.delta_record_count > 0 {
-            wrong(&at, format!("it adds {} rows, and no split moved", s.delta_record_count));
+        if ranges.is_empty() && s.rows_added.unwrap_or(0) > 0 {
+            wrong(&at, format!("it adds {} rows, and no split moved", s.rows_added.unwrap_or(0)));
         }
-        let alone = (ranges.len() == 1).then_some(s.delta_record_count);
+        let alone = (ranges.len() == 1).then_some(s.rows_added.unwrap_or(0));
         for (name, [from, to]) in ranges {
             let at = format!("{at}, split {name}");
             if from >= to {
@@ -217,12 +220,17 @@ fn within(l: &mut Lineage<'_>, findings: &mut Findings) {
     }
 }
 
-fn identifiers(before: Option<&Snapshot>, s: &Snapshot, wrong: &mut dyn FnMut(String)) {
+/// The identifier; every snapshot of a pipeline has one.
+fn number(s: &SnapshotView) -> i64 {
+    s.identifier.unwrap_or(0)
+}
+
+fn identifiers(before: Option<&SnapshotView>, s: &SnapshotView, wrong: &mut dyn FnMut(String)) {
     let name = |id: i64| if id == END_OF_INPUT { "end of input".to_owned() } else { format!("identifier {id}") };
-    let id = s.commit_identifier;
+    let id = number(s);
     match before {
-        Some(b) if b.commit_identifier == id => wrong(format!("{} is there twice: snapshot {} has it too", name(id), b.id)),
-        Some(b) if b.commit_identifier > id => wrong(format!("{} follows {} of snapshot {}", name(id), name(b.commit_identifier), b.id)),
+        Some(b) if number(b) == id => wrong(format!("{} is there twice: snapshot {} has it too", name(id), b.id)),
+        Some(b) if number(b) > id => wrong(format!("{} follows {} of snapshot {}", name(id), name(number(b)), b.id)),
         _ => {}
     }
     let closed_at = s.property(property::CLOSED_AT);
@@ -237,9 +245,9 @@ fn identifiers(before: Option<&Snapshot>, s: &Snapshot, wrong: &mut dyn FnMut(St
     }
     // Without one before it, what it had landed has expired, or there was nothing.
     if let Some(b) = before
-        && closed_at.parse() != Ok(b.commit_identifier)
+        && closed_at.parse() != Ok(number(b))
     {
-        wrong(format!("it closes the lineage at {closed_at}, which had landed {}", b.commit_identifier));
+        wrong(format!("it closes the lineage at {closed_at}, which had landed {}", number(b)));
     }
 }
 
@@ -267,7 +275,7 @@ fn across(order: &[Lineage<'_>], i: usize, rewinds: &mut Vec<Rewind>, findings: 
     if let Some(late) = before.snapshots.iter().find(|s| s.id > first.id) {
         wrong(&place(before), late.id, format!("it goes on after its successor {} began with snapshot {}", l.user, first.id));
     }
-    if !before.snapshots.iter().any(|s| s.commit_identifier == END_OF_INPUT && s.id < first.id) {
+    if !before.snapshots.iter().any(|s| number(s) == END_OF_INPUT && s.id < first.id) {
         wrong(&at, first.id, format!("its predecessor {} had neither ended nor been closed", before.user));
     }
     if let Some(other) = order[..i].iter().find(|o| l.predecessor.is_some() && o.predecessor == l.predecessor && o.pipeline == l.pipeline) {
@@ -323,7 +331,7 @@ fn lines(l: &Lineage<'_>, cut: bool) -> Vec<Line> {
     let last = l.snapshots[l.snapshots.len() - 1];
     let state = match last.property(property::CLOSED_AT) {
         Some(id) => format!("closed at {id}"),
-        None if last.commit_identifier == END_OF_INPUT => "ended".to_owned(),
+        None if number(last) == END_OF_INPUT => "ended".to_owned(),
         None => "open".to_owned(),
     };
     let whole = Line {

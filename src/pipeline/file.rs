@@ -14,6 +14,7 @@ use super::yaml::{self, Mark, Node, Texts, Value};
 use super::{check, location, read, shape, write};
 pub use crate::decode::{ColumnSpec, OnNewField};
 use crate::error::{Error, Result};
+pub use crate::format::Format;
 use crate::schema::Hex;
 pub use crate::source::{KafkaStart, KafkaStop, KafkaTopics, OnChange, OnDataLoss, Watch};
 pub use crate::store::Durability;
@@ -175,24 +176,6 @@ pub struct SinkSpec {
     pub options: Properties,
     /// Where the watermark comes from.
     pub watermark: Option<WatermarkSpec>,
-}
-
-/// A table format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// Apache Paimon.
-    #[default]
-    Paimon,
-}
-
-impl Format {
-    /// `paimon`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Format::Paimon => "paimon",
-        }
-    }
 }
 
 /// Where the watermark comes from.

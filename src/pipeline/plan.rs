@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use arrow::array::RecordBatch;
 
-use crate::datafile::Layout;
 use crate::decode::{Chunk, ColumnSpec, Decoder, Mapping, RecordFormat, columns_of, infer, make_decoder};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::format::Format;
 use crate::pipeline::file::{PipelineFile, SinkSpec};
 use crate::pipeline::sources;
 use crate::schema::{Field, Scalar, Schema};
@@ -55,6 +55,7 @@ impl Planned {
                 (None, Some(table)) => table.schema().fields.iter().map(column_of).collect(),
                 (None, None) => planned.inferred(file, env, sink).await?,
             };
+            let specs = kept(sink.format, specs).map_err(|e| file.locate(&format!("sinks.{i}.columns"), e))?;
             let at = |e: Error| file.locate(&part(i, sink, &specs, &e), e);
             // A table that is there says itself how it is partitioned.
             let partition_by = match &table {
@@ -63,7 +64,7 @@ impl Planned {
             };
             let mapping = Mapping::build(&specs, &sink.checks, sink.on_new_field, &partition_by).map_err(at)?;
             let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-            let spec = TableSpec::paimon(mapping.schema.fields.clone()).partition_by(partition_by).options(options);
+            let spec = TableSpec::new(sink.format, mapping.schema.fields.clone()).partition_by(partition_by).options(options);
             spec.check().map_err(at)?;
             if let Some(table) = &table {
                 table.fits(&spec).map_err(at)?;
@@ -77,7 +78,7 @@ impl Planned {
         if let Some(dead) = &file.dead_letter {
             let store = Store::open(&dead.location, env, options.clone())?;
             let table = Table::open_if_exists(store.clone()).await?;
-            let spec = TableSpec::paimon(dead_letters::columns());
+            let spec = TableSpec::new(dead.format, dead_letters::columns());
             if let Some(table) = &table {
                 table.fits(&spec)?;
             }
@@ -134,9 +135,9 @@ impl Planned {
     pub(crate) async fn create_tables(&mut self, events: &Events) -> Result<()> {
         for sink in self.sinks.iter_mut().chain(&mut self.dead_letter) {
             if let Some(table) = &sink.table {
-                let has = table.paimon().schema();
-                for (key, value) in sink.spec.table_options().iter().filter(|(key, value)| has.raw_options.get(*key) != Some(value)) {
-                    let kept = has.raw_options.get(key).map_or("without it".to_owned(), |kept| format!("with `{kept}`"));
+                let has = table.options();
+                for (key, value) in sink.spec.table_options().iter().filter(|(key, value)| has.get(*key) != Some(value)) {
+                    let kept = has.get(key).map_or("without it".to_owned(), |kept| format!("with `{kept}`"));
                     let text = format!("{} was created {kept}, so the option `{key}: {value}` changes nothing", table.url());
                     events.tell(Event::Warning { text });
                 }
@@ -159,7 +160,7 @@ impl PlannedSink {
     /// The sink's watermark.
     pub(crate) fn watermark(&self) -> Result<Option<Watermark>> {
         let Some((column, lateness)) = &self.watermark else { return Ok(None) };
-        let schema = self.spec.schema();
+        let schema = self.spec.schema()?;
         let field = schema.field(column).ok_or_else(|| {
             let names: Vec<&str> = schema.fields.iter().map(|f| f.name.as_str()).collect();
             Error::invalid(format!("the watermark's column `{column}` is not in `columns`; there are: {}", names.join(", ")))
@@ -170,7 +171,7 @@ impl PlannedSink {
     pub(crate) fn decoder(&self, file: &PipelineFile) -> Result<Box<dyn Decoder>> {
         let mapping = self.mapping.clone().ok_or_else(|| Error::internal("the dead letters have no decoder"))?;
         let mapping = match &self.table {
-            Some(table) if !self.spec.schema().partition_by.is_empty() => mapping.with_partition_check(partition_check(table)),
+            Some(table) if !table.schema().partition_by.is_empty() => mapping.with_partition_check(partition_check(table)),
             _ => mapping,
         };
         let (format, csv) = record_format(file);
@@ -180,7 +181,7 @@ impl PlannedSink {
 
 /// Rows whose partition cannot name a directory are dead letters, not failures of the run.
 fn partition_check(table: &Table) -> crate::decode::PartitionCheck {
-    let layout = table.paimon().layout();
+    let layout = table.layout();
     Arc::new(move |values: &[Option<Scalar>]| {
         layout.file_path(values, 0, "00000000-0000-0000-0000-000000000000", 0).map(drop).map_err(|e| e.message().to_owned())
     })
@@ -220,6 +221,13 @@ fn part(i: usize, sink: &SinkSpec, specs: &[ColumnSpec], error: &Error) -> Strin
         None if message.contains("table option") => format!("sinks.{i}.options"),
         None => format!("sinks.{i}"),
     }
+}
+
+/// The columns with the types that the format keeps.
+fn kept(format: Format, specs: Vec<ColumnSpec>) -> Result<Vec<ColumnSpec>> {
+    let fields = specs.iter().map(|s| Field::parse(0, &s.name, &s.type_text)).collect::<Result<Vec<_>>>()?;
+    let kept = TableSpec::new(format, fields).schema()?;
+    Ok(specs.into_iter().zip(&kept.fields).map(|(spec, field)| ColumnSpec { type_text: field.type_text(), ..spec }).collect())
 }
 
 /// The first records, read through a second reader: the run's own source is not touched.
@@ -331,7 +339,7 @@ fn plan_sink(file: &PipelineFile, sink: &PlannedSink, sample: &[Chunk]) -> Resul
     };
     let schema = match &sink.table {
         Some(table) => table.schema().as_ref().clone(),
-        None => sink.spec.schema(),
+        None => sink.spec.schema()?,
     };
     Ok(PlanSink { url: sink.store.url().to_owned(), exists: sink.table.is_some(), schema, rows, rejects })
 }

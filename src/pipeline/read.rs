@@ -386,7 +386,7 @@ fn character(at: &At<'_>) -> Result<Option<u8>> {
 }
 
 fn format(at: &At<'_>) -> Result<Format> {
-    Ok(at.word(&[("paimon", Format::Paimon)], &["delta"])?.unwrap_or_default())
+    Ok(at.word(&[("paimon", Format::Paimon), ("delta", Format::Delta)], &[])?.unwrap_or_default())
 }
 
 fn sink(at: &At<'_>, base: &Path) -> Result<SinkSpec> {

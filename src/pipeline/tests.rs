@@ -149,7 +149,7 @@ fn a_value_of_the_wrong_kind_says_what_must_stand_there() {
         (with("commit: {empty: yes}"), "p.yaml:7:17: `commit.empty` must be true or false, not `yes`; write `true` or `false`"),
         (with("threads: 0"), "p.yaml:7:10: `threads` must be at least 1; write more, or leave it out"),
         (with("durability: fsnc"), "p.yaml:7:13: `fsnc` is not known as `durability`; did you mean `fsync`?"),
-        (sink("format: iceberg"), "p.yaml:6:11: `iceberg` is not known as `sinks.0.format`; choose one of `paimon`"),
+        (sink("format: iceberg"), "p.yaml:6:11: `iceberg` is not known as `sinks.0.format`; choose one of `paimon`, `delta`"),
     ]);
 }
 
@@ -281,7 +281,7 @@ fn overrides_go_to_the_place_that_they_name() {
 #[test]
 fn an_override_that_fits_nowhere_names_the_nearest_place() {
     for (set, says) in [
-        ("sinks.0.format=delta", "--set sinks.0.format: `sinks.0.format: delta` is not supported yet; supported: `paimon`"),
+        ("sinks.0.format=iceberg", "--set sinks.0.format: `iceberg` is not known as `sinks.0.format`; choose one of `paimon`, `delta`"),
         ("sinks.0.fromat=paimon", "--set sinks.0.fromat: unknown key `fromat` in `sinks.0`; did you mean `format`?"),
         ("sinks.1.format=paimon", "--set sinks.1.format: `sinks` has no entry `1`; it has one entry, `sinks.0`"),
         ("version.x=1", "--set version.x: `version` is one value and has nothing called `x`; write `--set version=...`"),
@@ -305,7 +305,6 @@ fn what_is_not_supported_yet_is_refused_by_name() {
             "p.yaml:4:38: `source.files.on_change` is for files that are watched; set `watch: true`, or remove it",
         ),
         (with("decode: {format: avro}"), "p.yaml:7:18: `decode.format: avro` is not supported yet; supported: `json`, `csv`, `parquet`"),
-        (sink("format: delta"), "p.yaml:6:11: `sinks.0.format: delta` is not supported yet; supported: `paimon`"),
         (sink("on_new_field: add"), "p.yaml:6:17: `sinks.0.on_new_field: add` is not supported yet; supported: `ignore`, `reject`"),
         (
             with("dead_letter: {location: \"x/{topic}\"}"),

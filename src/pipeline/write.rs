@@ -15,7 +15,7 @@ pub(super) fn yaml(file: &PipelineFile) -> String {
     put("decode", decode(&file.decode));
     put("sinks", file.sinks.iter().map(sink).collect());
     if let Some(dead) = &file.dead_letter {
-        put("dead_letter", json!({"location": text(&dead.location), "format": dead.format.as_str()}));
+        put("dead_letter", json!({"location": text(&dead.location), "format": dead.format.name()}));
     }
     let c = &file.checkpoint;
     put(
@@ -155,7 +155,7 @@ fn sink(spec: &SinkSpec) -> Value {
     let watermark = |w: &WatermarkSpec| json!({"column": text(&w.column), "lateness": show_duration(w.lateness)});
     compact([
         ("location", Some(text(&spec.location))),
-        ("format", Some(json!(spec.format.as_str()))),
+        ("format", Some(json!(spec.format.name()))),
         ("columns", spec.columns.as_ref().map(|all| Value::Object(all.iter().map(column).collect()))),
         ("checks", list(&spec.checks)),
         ("partition_by", list(&spec.partition_by)),

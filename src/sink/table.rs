@@ -37,7 +37,7 @@ impl TableSink {
 
     fn run(&self) -> Loop<'_> {
         let store = self.table.store();
-        Loop { log: self.table.paimon(), store, deadline: store.env().deadline(self.timeout) }
+        Loop { log: self.table.log(), store, deadline: store.env().deadline(self.timeout) }
     }
     fn read(&self, messages: &[Message], user: &CommitUser) -> Result<Vec<CommitMessage>> {
         messages.iter().map(|m| read_message(m, user).map_err(|e| e.at(self.table.url()))).collect()

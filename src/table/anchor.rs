@@ -5,8 +5,7 @@ use bytes::Bytes;
 
 use crate::env::Rule;
 use crate::error::{Error, Result};
-use crate::format::paimon::paths;
-use crate::format::{CommitUser, Floor, SnapshotLog as _};
+use crate::format::{CommitUser, Floor, REGISTRATION_DIR, registration};
 use crate::publish::{Publication, publish};
 use crate::sink::{Anchor, Registration};
 use crate::table::Table;
@@ -17,23 +16,23 @@ impl Anchor for Table {
         self.store.url()
     }
     fn format(&self) -> &str {
-        "paimon"
+        self.log.format().name()
     }
 
     async fn head(&self) -> Result<Floor> {
-        Ok(self.log.head(None, None, None).await?.floor())
+        Ok(self.log.snapshots().head(None, None, None).await?.floor())
     }
 
-    async fn register(&self, registration: &Registration) -> Result<()> {
-        let name = paths::registration(&registration.pipeline, registration.seq);
-        let text = serde_json::to_vec_pretty(registration).map_err(|e| Error::internal("a registration cannot be written").because(e))?;
+    async fn register(&self, ours: &Registration) -> Result<()> {
+        let name = registration(&ours.pipeline, ours.seq);
+        let text = serde_json::to_vec_pretty(ours).map_err(|e| Error::internal("a registration cannot be written").because(e))?;
         let deadline = self.store.env().deadline(self.store.patience());
         // The bytes hold the lineage's commit user, a fresh uuid, so the same bytes are this very registration.
         match publish(&self.store, &name, Bytes::from(text), deadline).await? {
             Publication::Published => Ok(()),
             Publication::Taken(other) => {
                 let other: Option<Registration> = serde_json::from_slice(&other).ok();
-                if other.as_ref() == Some(registration) {
+                if other.as_ref() == Some(ours) {
                     return Ok(());
                 }
                 let whose = other.map_or_else(|| "unreadable".to_owned(), |o| format!("of chain {} at {}", o.chain, o.location));
@@ -45,7 +44,7 @@ impl Anchor for Table {
     }
 
     async fn registrations(&self, pipeline: &str) -> Result<Vec<Registration>> {
-        let dir = format!("_lakeward/{pipeline}");
+        let dir = format!("{REGISTRATION_DIR}/{pipeline}");
         let mut found = Vec::new();
         for entry in self.store.list(&dir).await? {
             let name = format!("{dir}/{}", entry.name);
@@ -58,7 +57,7 @@ impl Anchor for Table {
     }
 
     async fn forget(&self, pipeline: &str) -> Result<()> {
-        let dir = format!("_lakeward/{pipeline}");
+        let dir = format!("{REGISTRATION_DIR}/{pipeline}");
         for entry in self.store.list(&dir).await? {
             self.store.delete(&format!("{dir}/{}", entry.name)).await?;
         }
@@ -69,7 +68,7 @@ impl Anchor for Table {
         if self.store.env().broken(Rule::Pin) {
             return Ok(());
         }
-        self.log.pin(user, snapshot.max(1)).await
+        self.log.pin(user, snapshot).await
     }
 
     async fn unpin(&self, pipeline: &str, before: u64) -> Result<()> {

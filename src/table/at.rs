@@ -6,10 +6,10 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 
 use crate::error::{Error, Result};
-use crate::format::paimon::log::PaimonLog;
+use crate::format::SnapshotLog as _;
 use crate::format::paimon::paths;
-use crate::format::paimon::snapshot::Snapshot;
-use crate::table::Table;
+use crate::table::log::Log;
+use crate::table::{SnapshotView, Table};
 use crate::text::time::parse_timestamp;
 
 /// As of when a table is looked at. As text: `snapshot:7` or `7`, `tag:monthly`, a time like `2026-01-31T12:00:00Z` (without a zone: UTC).
@@ -64,14 +64,13 @@ fn instant(ms: i64) -> String {
 
 impl Table {
     /// The snapshot as of then; `None`: the table has no snapshot at all. `Invalid`: there is none as of then.
-    pub async fn snapshot_at(&self, at: &At) -> Result<Option<Snapshot>> {
-        let log = self.paimon();
+    pub async fn snapshot_at(&self, at: &At) -> Result<Option<SnapshotView>> {
         match at {
-            At::Newest => newest(log).await,
-            At::Snapshot(id) => match log.snapshot(*id).await? {
+            At::Newest => self.newest().await,
+            At::Snapshot(id) => match self.snapshot(*id).await? {
                 Some(found) => Ok(Some(found)),
                 None => {
-                    let ids = log.snapshot_ids().await?;
+                    let ids = self.snapshot_ids().await?;
                     let hint = match (ids.first(), ids.last()) {
                         (Some(first), Some(last)) => format!("there are {first} to {last}; `table-cli snapshots` lists them"),
                         _ => "the table has no snapshot yet".to_owned(),
@@ -79,12 +78,15 @@ impl Table {
                     Err(Error::invalid(format!("there is no snapshot {id}")).at(self.url()).hint(hint))
                 }
             },
-            At::Tag(name) => match log.tag(name).await? {
+            At::Tag(name) => match self.tag(name).await? {
                 Some(found) => Ok(Some(found)),
                 None => {
-                    let names = log.tag_names().await?;
-                    let hint =
-                        if names.is_empty() { "the table has no tags".to_owned() } else { format!("its tags are {}", names.join(", ")) };
+                    let names = self.tag_names().await?;
+                    let hint = match (&self.log, names.is_empty()) {
+                        (Log::Delta(_), _) => "Delta tables have no tags; name a version or a time".to_owned(),
+                        (Log::Paimon(_), true) => "the table has no tags".to_owned(),
+                        (Log::Paimon(_), false) => format!("its tags are {}", names.join(", ")),
+                    };
                     Err(Error::invalid(format!("there is no tag `{name}`")).at(self.url()).hint(hint))
                 }
             },
@@ -92,16 +94,38 @@ impl Table {
         }
     }
 
+    async fn tag(&self, name: &str) -> Result<Option<SnapshotView>> {
+        match &self.log {
+            Log::Paimon(log) => Ok(log.tag(name).await?.map(SnapshotView::from)),
+            Log::Delta(_) => Ok(None),
+        }
+    }
+
+    /// A listed snapshot may be expired before it is read; then there is a newer one.
+    async fn newest(&self) -> Result<Option<SnapshotView>> {
+        if let Log::Delta(log) = &self.log {
+            let version = log.newest().await?.log.version;
+            return self.snapshot(version).await;
+        }
+        for _ in 0..10 {
+            let Some(newest) = self.snapshot_ids().await?.last().copied() else { return Ok(None) };
+            if let Some(found) = self.snapshot(newest).await? {
+                return Ok(Some(found));
+            }
+        }
+        Err(Error::data("the newest snapshot is listed but cannot be read").at(self.url()).hint("see `table-cli verify`"))
+    }
+
     /// Times rise with ids, so few snapshots are read. (Where clocks of writers disagreed they may not; then one of those that fit is taken,
-    /// as Paimon does.)
-    async fn snapshot_as_of(&self, ms: i64) -> Result<Option<Snapshot>> {
-        let log = self.paimon();
-        let ids = log.snapshot_ids().await?;
+    /// as other engines do.)
+    async fn snapshot_as_of(&self, ms: i64) -> Result<Option<SnapshotView>> {
+        let ids = self.snapshot_ids().await?;
         let (mut low, mut high, mut found, mut oldest) = (0, ids.len(), None, None);
         while low < high {
             let middle = low + (high - low) / 2;
-            match log.snapshot(ids[middle]).await? {
-                Some(snapshot) if snapshot.time_millis <= ms => {
+            match self.snapshot(ids[middle]).await? {
+                // A commit that tells no time counts as older than all that do.
+                Some(snapshot) if snapshot.time_ms.is_none_or(|time| time <= ms) => {
                     found = Some(snapshot);
                     low = middle + 1;
                 }
@@ -116,30 +140,20 @@ impl Table {
         match (found, oldest) {
             (None, Some(oldest)) => {
                 let what = format!("there is no snapshot as old as {}", instant(ms));
-                let hint = format!("the oldest is {} of {}; a tag may be older", oldest.id, instant(oldest.time_millis));
+                let hint = format!("the oldest is {} of {}; a tag may be older", oldest.id, instant(oldest.time_ms.unwrap_or_default()));
                 Err(Error::invalid(what).at(self.url()).hint(hint))
             }
             (found, _) => Ok(found),
         }
     }
-}
 
-/// A listed snapshot may be expired before it is read; then there is a newer one.
-async fn newest(log: &PaimonLog) -> Result<Option<Snapshot>> {
-    for _ in 0..10 {
-        let Some(newest) = log.snapshot_ids().await?.last().copied() else { return Ok(None) };
-        if let Some(found) = log.snapshot(newest).await? {
-            return Ok(Some(found));
+    /// The object that keeps a snapshot's files from being deleted, and its name in words.
+    pub(super) fn keeper(&self, at: &At, snapshot: &SnapshotView) -> (String, String) {
+        match (&self.log, at) {
+            (Log::Paimon(_), At::Tag(name)) => (paths::tag(name), format!("tag {name}")),
+            (Log::Paimon(log), _) => (log.object(snapshot.id), format!("snapshot {}", snapshot.id)),
+            (Log::Delta(log), _) => (log.object(snapshot.id), format!("version {}", snapshot.id)),
         }
-    }
-    Err(Error::data("the newest snapshot is listed but cannot be read").at(log.store().url()).hint("see `table-cli verify`"))
-}
-
-/// The object that keeps a snapshot's files from being deleted.
-pub(super) fn keeper(at: &At, snapshot: &Snapshot) -> (String, String) {
-    match at {
-        At::Tag(name) => (paths::tag(name), format!("tag {name}")),
-        _ => (paths::snapshot(snapshot.id), format!("snapshot {}", snapshot.id)),
     }
 }
 

@@ -123,7 +123,7 @@ impl Loop<'_> {
     /// The snapshot that was recognised, made durable before anybody builds on it; the head itself when only its files were seen.
     async fn landed_at(&self, head: &Head) -> Result<Floor> {
         let Landed::At { id, sha256, .. } = &head.landed else { return Ok(head.floor()) };
-        self.store.settle(&crate::format::paimon::paths::snapshot(*id)).await?;
+        self.store.settle(&self.log.object(*id)).await?;
         Ok(Floor { id: *id, sha256: Some(*sha256), table: head.table.clone() })
     }
 
@@ -230,7 +230,7 @@ fn by_order(facts: &Facts<'_>, decision: Decision) -> Decision {
     let newest = match facts.landed {
         Landed::At { identifier, .. } => Some(*identifier),
         Landed::None => facts.last,
-        Landed::Unknown(_) | Landed::Other(_) => None,
+        Landed::Never | Landed::Unknown(_) | Landed::Other(_) => None,
     };
     if newest.is_some_and(|newest| identifier <= newest) { Decision::AlreadyLanded } else { Decision::Publish }
 }

@@ -97,6 +97,7 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
         Landed::Other(why) => Decision::Stop(Stop::OtherTable(why.clone())),
         Landed::Unknown(why) => decide_unknown(facts, why),
         Landed::None => decide_known(facts, facts.last, None, None),
+        Landed::Never => decide_known(facts, None, None, None),
         Landed::At { identifier, checkpoint, closed_at, .. } => decide_known(facts, Some(*identifier), Some(*checkpoint), *closed_at),
     }
 }
@@ -110,7 +111,10 @@ fn decide_known(facts: &Facts<'_>, newest: Option<i64>, seen: Option<Option<Dige
         Ask::Rows { .. } | Ask::Empty { .. } if newest == facts.last => Decision::Publish,
         Ask::Rows { identifier, digest } | Ask::Empty { identifier, digest } if newest == Some(identifier) && closing.is_none() => {
             match seen.flatten() {
-                Some(other) if Some(other) != digest => Decision::Stop(Stop::OtherContent),
+                // One that names no checkpoint was made without a chain: what is asked without one may well be it.
+                Some(other) if Some(other) != digest && (digest.is_some() || other != Digest::of_nothing()) => {
+                    Decision::Stop(Stop::OtherContent)
+                }
                 _ => Decision::AlreadyLanded,
             }
         }

@@ -4,6 +4,8 @@ mod anchor;
 mod at;
 pub(crate) mod commit;
 pub mod decide;
+mod history;
+mod log;
 mod read;
 pub mod scan;
 mod two_phase;
@@ -14,29 +16,43 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::at::At;
+pub use self::history::{Native, SnapshotView};
 pub use self::read::{Plan, TableScan};
 pub use self::two_phase::{Filtered, TableCommit};
 pub use self::write::TableWrite;
-pub use crate::format::{ColumnStats, CommitMessage, CommitUser, Committable, DataFile, Digest, END_OF_INPUT, Floor};
+pub use crate::format::{ColumnStats, CommitMessage, CommitUser, Committable, DataFile, Digest, END_OF_INPUT, Floor, Format};
 
+use crate::datafile::Layout;
 use crate::env::Env;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
+use crate::format::SnapshotLog;
+use crate::format::delta::log::{self as delta, DeltaLog};
 use crate::format::paimon::{self, log::PaimonLog, options::TableOptions};
 use crate::schema::{Field, Schema};
 use crate::store::{Store, StoreOptions};
+use crate::table::log::Log;
 
 /// What a new table looks like.
 #[derive(Clone, Debug)]
 pub struct TableSpec {
+    format: Format,
     fields: Vec<Field>,
     partition_by: Vec<String>,
     options: BTreeMap<String, String>,
 }
 
 impl TableSpec {
+    /// A table of this format with these columns.
+    pub fn new(format: Format, fields: impl IntoIterator<Item = Field>) -> Self {
+        TableSpec { format, fields: fields.into_iter().collect(), partition_by: Vec::new(), options: BTreeMap::new() }
+    }
     /// An Apache Paimon append table with these columns.
     pub fn paimon(fields: impl IntoIterator<Item = Field>) -> Self {
-        TableSpec { fields: fields.into_iter().collect(), partition_by: Vec::new(), options: BTreeMap::new() }
+        TableSpec::new(Format::Paimon, fields)
+    }
+    /// A Delta Lake table with these columns. Delta keeps some types as wider ones: `TIMESTAMP(3)` as `TIMESTAMP(6)`, `BINARY(n)` as `BYTES`.
+    pub fn delta(fields: impl IntoIterator<Item = Field>) -> Self {
+        TableSpec::new(Format::Delta, fields)
     }
     /// Partitioned by these columns, in this order.
     pub fn partition_by<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
@@ -48,18 +64,33 @@ impl TableSpec {
         self.options = options;
         self
     }
-    /// The schema that the table would have: field ids are given in order from 0.
-    pub fn schema(&self) -> Schema {
+    /// The schema that the table would have: field ids are given in order from 0, types are those that the format keeps. `Invalid`: the
+    /// format has no such type.
+    pub fn schema(&self) -> Result<Schema> {
+        match self.format {
+            Format::Paimon => Ok(self.numbered()),
+            Format::Delta => delta::kept(&self.numbered()),
+        }
+    }
+    fn numbered(&self) -> Schema {
         let fields = (0..).zip(&self.fields).map(|(id, f)| Field { id, ..f.clone() }).collect();
         Schema { id: 0, fields, partition_by: self.partition_by.clone() }
     }
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
     /// `Invalid` when no table can be made of it.
     pub fn check(&self) -> Result<()> {
-        self.schema().check_new()?;
+        if self.format == Format::Delta {
+            return delta::create::check_new(&self.numbered(), &self.options);
+        }
+        let columns = self.numbered();
+        columns.check_new()?;
         TableOptions::check_new(&self.options)?;
         let options = TableOptions::parse(&self.options, paimon::schema::VERSION)?;
         options.check_writable().and_then(|()| options.check_readable())?;
-        paimon::schema::check_layout(&self.schema(), &options)
+        paimon::schema::check_layout(&columns, &options)
     }
     /// The format's own table options.
     pub fn table_options(&self) -> &BTreeMap<String, String> {
@@ -71,7 +102,7 @@ impl TableSpec {
 #[derive(Clone)]
 pub struct Table {
     store: Store,
-    log: Arc<PaimonLog>,
+    log: Log,
     schema: Arc<Schema>,
 }
 
@@ -90,8 +121,12 @@ impl Table {
     }
     /// Opens the table in a store.
     pub async fn open_in(store: Store) -> Result<Table> {
-        let log = PaimonLog::open(&store).await?;
-        Ok(Table::over(store, log))
+        let none = || {
+            Error::invalid("there is no table here: no Paimon schema/schema-0 and no Delta _delta_log")
+                .at(store.url())
+                .hint("check the location, or create the table first")
+        };
+        Table::open_if_exists(store.clone()).await?.ok_or_else(none)
     }
     /// Opens the table, or creates it when nothing is there. An existing table must have the columns of `spec`, by name and type, and its
     /// partition columns; options of an existing table stay as they are.
@@ -109,33 +144,36 @@ impl Table {
     }
     /// Opens the table; none when nothing is there.
     pub async fn open_if_exists(store: Store) -> Result<Option<Table>> {
-        Ok(PaimonLog::find(&store).await?.map(|log| Table::over(store, log)))
+        Ok(Log::find(&store).await?.map(|log| Table::over(store, log)))
     }
     /// Creates the table; when somebody else creates it at the same moment, that one is opened.
     pub async fn create_in(store: Store, spec: &TableSpec) -> Result<Table> {
-        let deadline = store.env().deadline(store.patience());
-        let log = match PaimonLog::create(&store, &spec.schema(), &spec.options, None, deadline).await {
-            Err(e) if e.kind() == Kind::Conflict => PaimonLog::open(&store).await?,
-            other => other?,
-        };
+        let log = Log::create(&store, spec).await?;
         Ok(Table::over(store, log))
     }
 
-    fn over(store: Store, log: PaimonLog) -> Table {
-        let schema = log.schema().schema.clone();
-        Table { store, log: Arc::new(log), schema }
+    fn over(store: Store, log: Log) -> Table {
+        let schema = log.schema();
+        Table { store, log, schema }
     }
 
     /// `Invalid` when nothing can be written to this table, by the name of the option that forbids it.
     pub fn check_writable(&self) -> Result<()> {
-        self.log.schema().options.check_writable().map_err(|e| e.at(self.url()))
+        self.log.check_writable().map_err(|e| if e.place().is_none() { e.at(self.url()) } else { e })
     }
     /// `Invalid` when nothing can be written to this table, or rows of `spec` do not fit it: by the column's name, and what to do.
     pub fn fits(&self, spec: &TableSpec) -> Result<()> {
         self.check_writable()?;
         let names = |list: &[String]| if list.is_empty() { "nothing".to_owned() } else { format!("`{}`", list.join(", ")) };
         let differs = |what: String, hint: &str| Err(Error::invalid(what).at(self.url()).hint(hint));
-        for wanted in &spec.fields {
+        if spec.format != self.format() {
+            return differs(
+                format!("this is a {} table, and `format` says {}", self.format(), spec.format),
+                "write the table's format, or use another location",
+            );
+        }
+        let columns = spec.schema()?;
+        for wanted in &columns.fields {
             match self.schema.field(&wanted.name) {
                 None => {
                     return differs(
@@ -177,9 +215,25 @@ impl Table {
     pub fn url(&self) -> &str {
         self.store.url()
     }
-    /// The format's name: `paimon`.
-    pub fn format(&self) -> &'static str {
-        "paimon"
+    /// The format.
+    pub fn format(&self) -> Format {
+        self.log.format()
+    }
+    /// The format's own table options.
+    pub fn options(&self) -> BTreeMap<String, String> {
+        self.log.options()
+    }
+    /// Where data files lie.
+    pub fn layout(&self) -> Arc<dyn Layout> {
+        self.log.layout()
+    }
+    /// Every object that something in the table's log names: paths under the table's root. Data files that are not among them are orphans.
+    pub async fn referenced(&self) -> Result<std::collections::BTreeSet<String>> {
+        self.log.referenced().await
+    }
+    /// Who keeps snapshots from being expired, and from which on; one whose pin cannot be read keeps nothing (0).
+    pub async fn pins(&self) -> Result<Vec<(CommitUser, u64)>> {
+        self.log.pins("").await
     }
     /// The schema as of the opening.
     pub fn schema(&self) -> &Arc<Schema> {
@@ -189,9 +243,22 @@ impl Table {
     pub fn store(&self) -> &Store {
         &self.store
     }
-    /// The Paimon log, for inspection.
-    pub fn paimon(&self) -> &PaimonLog {
-        &self.log
+    pub(crate) fn log(&self) -> &dyn SnapshotLog {
+        self.log.snapshots()
+    }
+    /// The log of a Paimon table, for inspection.
+    pub fn paimon(&self) -> Option<&PaimonLog> {
+        match &self.log {
+            Log::Paimon(log) => Some(log),
+            Log::Delta(_) => None,
+        }
+    }
+    /// The log of a Delta table, for inspection.
+    pub fn delta(&self) -> Option<&DeltaLog> {
+        match &self.log {
+            Log::Paimon(_) => None,
+            Log::Delta(log) => Some(log),
+        }
     }
     /// A writer whose messages carry `user`.
     pub fn new_write(&self, user: &CommitUser) -> Result<TableWrite> {
@@ -201,7 +268,7 @@ impl Table {
     pub fn new_write_within(&self, user: &CommitUser, memory: usize) -> Result<TableWrite> {
         TableWrite::new(self, user, Some(memory))
     }
-    /// Commits without a chain: the Paimon contract (`commit`, `filter_and_commit`, `abort`).
+    /// Commits without a chain: Paimon's contract, for both formats (`commit`, `filter_and_commit`, `abort`).
     pub fn new_commit(&self, user: &CommitUser) -> TableCommit {
         TableCommit::new(self.clone(), user.clone())
     }

@@ -7,12 +7,15 @@ use futures::stream::BoxStream;
 
 use crate::condition::Condition;
 use crate::error::{Kind, Result};
+use crate::format::Format;
+use crate::format::delta::action::Add;
+use crate::format::delta::partition;
 use crate::format::paimon::log::{PartitionRange, Picked, Wanted};
-use crate::format::paimon::snapshot::Snapshot;
 use crate::schema::{Scalar, Schema};
-use crate::table::Table;
-use crate::table::at::{At, keeper};
+use crate::table::at::At;
+use crate::table::log::Log;
 use crate::table::scan::{Origin, Rows, Scan, ScanFile};
+use crate::table::{Native, SnapshotView, Table};
 
 /// How often the newest snapshot is looked for again when it expires while its manifests are read.
 const AGAIN: u32 = 4;
@@ -98,27 +101,13 @@ impl TableScan {
     /// `Invalid` too: an option of the table, or a file, cannot be read. `Unavailable`: the snapshot expired meanwhile. `Data`: the table is
     /// damaged.
     pub async fn plan(&self) -> Result<Plan> {
-        let log = self.table.paimon();
         for attempt in 1.. {
             let snapshot = self.table.snapshot_at(&self.at).await?;
-            let schema = match &snapshot {
-                Some(snapshot) if self.at != At::Newest => log.schema_of(snapshot.schema_id).await?,
-                _ => log.schema(),
-            };
-            let old = log.schemas().await?.into_iter().map(|s| s.schema.clone());
-            let mut scan = Scan::new(self.table.store().clone(), schema.schema.clone(), old).limit(self.limit);
-            for condition in &self.conditions {
-                scan = scan.filter(condition)?;
-            }
-            if let Some(columns) = &self.columns {
-                scan = scan.select(columns)?;
-            }
+            let (scan, partitioned) = self.scan(snapshot.as_ref()).await?;
             let Some(snapshot) = snapshot else { return Ok(Plan { scan, picked: Picked::default(), files: Vec::new(), snapshot: None }) };
-            let (object, name) = keeper(&self.at, &snapshot);
-            match log.pick_files(&snapshot, &Partitions(&scan)).await {
-                Ok(mut picked) => {
-                    log.check_readable(&snapshot, &picked.files).await?;
-                    let files = std::mem::take(&mut picked.files).into_iter().map(ScanFile::from).collect();
+            let (object, name) = self.table.keeper(&self.at, &snapshot);
+            match self.files(&snapshot, &scan, &partitioned).await {
+                Ok((picked, files)) => {
                     let scan = scan.of(Some(Origin { object, name }));
                     return Ok(Plan { scan, picked, files, snapshot: Some(snapshot) });
                 }
@@ -132,6 +121,61 @@ impl TableScan {
             }
         }
         Err(crate::Error::internal("a scan was planned endlessly").hint("please report this"))
+    }
+
+    /// What is asked, by the columns that the table had then; and those columns.
+    async fn scan(&self, snapshot: Option<&SnapshotView>) -> Result<(Scan, Arc<Schema>)> {
+        let (schema, old) = match (&self.table.log, snapshot.map(|s| &s.native)) {
+            (Log::Paimon(log), native) => {
+                let schema = match native {
+                    Some(Native::Paimon(snapshot)) if self.at != At::Newest => log.schema_of(snapshot.schema_id).await?,
+                    _ => log.schema(),
+                };
+                let old = log.schemas().await?.into_iter().map(|s| s.schema.clone()).collect();
+                (schema.schema.clone(), old)
+            }
+            (Log::Delta(log), None) => (log.current().schema.schema.clone(), Vec::new()),
+            (Log::Delta(_), Some(_)) => {
+                let state = match snapshot {
+                    Some(snapshot) => self.table.delta_state(snapshot).await?,
+                    None => return Err(crate::Error::internal("a version without a version")),
+                };
+                (state.schema.schema.clone(), Vec::new())
+            }
+        };
+        let mut scan = Scan::new(self.table.store().clone(), schema.clone(), old).limit(self.limit);
+        if self.table.format() == Format::Delta {
+            scan = scan.with_partitions_from_the_log();
+        }
+        for condition in &self.conditions {
+            scan = scan.filter(condition)?;
+        }
+        if let Some(columns) = &self.columns {
+            scan = scan.select(columns)?;
+        }
+        Ok((scan, schema))
+    }
+
+    /// The files of a snapshot whose partitions may hold what is asked.
+    async fn files(&self, snapshot: &SnapshotView, scan: &Scan, schema: &Arc<Schema>) -> Result<(Picked, Vec<ScanFile>)> {
+        match (&self.table.log, &snapshot.native) {
+            (Log::Paimon(log), Native::Paimon(native)) => {
+                let mut picked = log.pick_files(native, &Partitions(scan)).await?;
+                log.check_readable(native, &picked.files).await?;
+                let files = std::mem::take(&mut picked.files).into_iter().map(ScanFile::from).collect();
+                Ok((picked, files))
+            }
+            (Log::Delta(log), _) => {
+                // A value that cannot be read is told of when the file's turn comes.
+                let may = |add: &Add| {
+                    let values = partition::scalars(schema, &add.partition_values);
+                    values.and_then(|values| scan.may_hold_partition(&values)).unwrap_or(true)
+                };
+                let adds = log.live_files(snapshot.id, &may).await?;
+                Ok((Picked::default(), self.table.delta_files(adds, schema).await?))
+            }
+            (Log::Paimon(_), Native::Delta(_)) => Err(crate::Error::internal("a version of a Delta table was taken for a Paimon snapshot")),
+        }
     }
 
     /// The rows, batch by batch; see [`Rows::next`].
@@ -162,12 +206,12 @@ pub struct Plan {
     scan: Scan,
     picked: Picked,
     files: Vec<ScanFile>,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<SnapshotView>,
 }
 
 impl Plan {
     /// The snapshot that is read; none: the table has none.
-    pub fn snapshot(&self) -> Option<&Snapshot> {
+    pub fn snapshot(&self) -> Option<&SnapshotView> {
         self.snapshot.as_ref()
     }
     /// The files whose partition and statistics do not rule them out.

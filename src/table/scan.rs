@@ -24,18 +24,14 @@ use arrow::datatypes::{Schema as ArrowSchema, SchemaRef};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use parquet::DecodeResult;
-use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 
 use self::open::OpenFile;
 use self::predicate::{Bound, Range, Residual};
 use self::widen::Widening;
 use crate::condition::Condition;
-use crate::datafile::unknown_codec;
 use crate::error::{Error, Result};
 use crate::format::ColumnStats;
-use crate::format::paimon::log::LiveFile;
+use crate::format::delta::action::DeletionVector;
 use crate::schema::{DataType, Field, Scalar, Schema};
 use crate::store::Store;
 
@@ -43,8 +39,6 @@ use shape::Misfit;
 
 /// Rows of a batch, at most.
 const BATCH_ROWS: usize = 8192;
-/// The end of a file that is read first; footers of usual size fit.
-const FOOTER: u64 = 64 << 10;
 /// Ranges with a gap of up to so many bytes are read at once.
 const GAP: u64 = 32 << 10;
 
@@ -63,12 +57,19 @@ pub struct ScanFile {
     pub partition: Vec<Option<Scalar>>,
     /// Statistics by the column names of that schema.
     pub stats: Vec<ColumnStats>,
+    /// The bucket; 0 in a table without buckets.
+    pub bucket: i32,
+    /// When it was made, milliseconds since 1970-01-01 UTC.
+    pub created_ms: Option<i64>,
+    /// Delta: which of its rows are deleted.
+    pub deleted: Option<DeletionVector>,
 }
 
-impl From<LiveFile> for ScanFile {
-    fn from(file: LiveFile) -> Self {
-        let LiveFile { path, size, rows, schema_id, partition, stats, .. } = file;
-        ScanFile { path, size, rows, schema_id, partition, stats }
+impl ScanFile {
+    /// Rows that are not deleted.
+    pub fn live_rows(&self) -> u64 {
+        let deleted = self.deleted.as_ref().map_or(0, |dv| u64::try_from(dv.cardinality).unwrap_or(0));
+        self.rows.saturating_sub(deleted)
     }
 }
 
@@ -92,6 +93,8 @@ pub(crate) struct Scan {
     condition: Option<Bound>,
     limit: Option<u64>,
     origin: Option<Origin>,
+    /// Are values of partition columns in the log alone?
+    log_has_partitions: bool,
 }
 
 impl Scan {
@@ -100,7 +103,7 @@ impl Scan {
         let mut schemas: BTreeMap<u64, Arc<Schema>> = old.into_iter().map(|s| (s.id, s)).collect();
         schemas.insert(schema.id, schema.clone());
         let columns = (0..schema.fields.len()).collect();
-        Scan { store, columns, schema, schemas, condition: None, limit: None, origin: None }
+        Scan { store, columns, schema, schemas, condition: None, limit: None, origin: None, log_has_partitions: false }
     }
 
     /// Only these columns, in this order. `Invalid`: there is none of that name.
@@ -121,6 +124,12 @@ impl Scan {
             Some(other) => Bound::All(vec![other, bound]),
         });
         Ok(self)
+    }
+
+    /// Values of partition columns are those that the log has; what a file has in such a column is not looked at.
+    pub(crate) fn with_partitions_from_the_log(mut self) -> Scan {
+        self.log_has_partitions = true;
+        self
     }
 
     /// At most so many rows.
@@ -172,6 +181,15 @@ impl Scan {
         self.schema.partition_by.iter().position(|p| *p == self.schema.fields[column].name)
     }
 
+    /// The columns that have one value in the whole file, by the log alone.
+    fn constants(&self, file: &ScanFile) -> Result<BTreeMap<usize, ArrayRef>> {
+        if !self.log_has_partitions {
+            return Ok(BTreeMap::new());
+        }
+        let columns = (0..self.schema.fields.len()).filter_map(|column| Some((column, file.partition.get(self.partition_place(column)?)?)));
+        columns.map(|(column, value)| Ok((column, predicate::one(&self.schema.fields[column].data_type, value.as_ref())?))).collect()
+    }
+
     /// What is left of the condition in this file: partition columns have one value in it, columns that were added later are null.
     fn residual(&self, file: &ScanFile) -> Result<Residual> {
         let Some(condition) = &self.condition else { return Ok(Residual::Always) };
@@ -189,7 +207,7 @@ impl Scan {
     /// Can this file hold a row that passes? By its partition and statistics; true when they do not tell.
     pub(crate) fn may_hold(&self, file: &ScanFile) -> Result<bool> {
         Ok(match self.residual(file)? {
-            Residual::Always => file.rows > 0,
+            Residual::Always => file.live_rows() > 0,
             Residual::Never => false,
             Residual::Rows(rest) => rest.may_pass(&self.schema, &|column| self.range(file, column)),
         })
@@ -208,7 +226,7 @@ impl Scan {
         let (mut count, mut open) = (0, Vec::new());
         for file in files {
             match self.residual(&file)? {
-                Residual::Always => count += file.rows,
+                Residual::Always => count += file.live_rows(),
                 Residual::Never => {}
                 Residual::Rows(_) => open.push(file),
             }
@@ -362,45 +380,4 @@ fn shaped(array: &ArrayRef, written: &DataType, field: &Field) -> Result<ArrayRe
             None => wrong,
         }
     })
-}
-
-/// The footer of a Parquet file. `Data`: the file is missing or is none.
-pub(crate) async fn footer(store: &Store, file: &ScanFile, place: &str) -> Result<ParquetMetaData> {
-    let fetch = async |range| {
-        store.get_range(&file.path, range).await?.ok_or_else(|| {
-            let hint = "it may have been expired while it was read: read again; else the table is damaged";
-            Error::data("a data file is missing").at(place).hint(hint)
-        })
-    };
-    footer_with(fetch, file.size, place).await
-}
-
-/// The footer of a Parquet file of `size` bytes, of which `fetch` gives ranges.
-async fn footer_with<F: Future<Output = Result<Bytes>>>(fetch: impl Fn(Span<u64>) -> F, size: u64, place: &str) -> Result<ParquetMetaData> {
-    let damaged = |e| damaged(e, place);
-    let decoder = ParquetMetaDataPushDecoder::try_new(size).map_err(damaged)?;
-    let mut decoder = decoder.with_page_index_policy(PageIndexPolicy::Skip);
-    let tail = size.saturating_sub(FOOTER)..size;
-    decoder.push_range(tail.clone(), fetch(tail).await?).map_err(damaged)?;
-    loop {
-        match decoder.try_decode().map_err(damaged)? {
-            DecodeResult::Data(metadata) => return Ok(metadata),
-            DecodeResult::NeedsData(ranges) => {
-                for range in ranges {
-                    decoder.push_range(range.clone(), fetch(range).await?).map_err(damaged)?;
-                }
-            }
-            DecodeResult::Finished => return Err(Error::internal("a footer was read twice").at(place).hint("please report this")),
-        }
-    }
-}
-
-fn damaged(e: ParquetError, place: &str) -> Error {
-    if let Some(unknown) = unknown_codec(&e) {
-        return unknown.at(place);
-    }
-    Error::data("this is no readable Parquet file of the size that the table says")
-        .because(e)
-        .at(place)
-        .hint("the file is damaged, or is not Parquet")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::format::{Change, CommitMessage, CommitUser, Committable, Floor, Landed, SnapshotLog as _};
+use crate::format::{Change, CommitMessage, CommitUser, Committable, Floor, Landed};
 use crate::table::Table;
 use crate::table::commit::{Done, Loop, Request, identifier};
 use crate::table::decide::Ask;
@@ -91,7 +91,7 @@ impl TableCommit {
             pending_files: Vec::new(),
         };
         let store = self.table.store();
-        let run = Loop { log: self.table.log.as_ref(), store, deadline: store.env().deadline(self.timeout) };
+        let run = Loop { log: self.table.log.snapshots(), store, deadline: store.env().deadline(self.timeout) };
         match run.run(&request).await? {
             Done::Landed(at) => {
                 let snapshot = at.id;
@@ -140,8 +140,8 @@ impl TableCommit {
     pub async fn abort(&mut self, messages: Vec<CommitMessage>) -> Result<()> {
         self.check_users(&messages)?;
         let paths: Vec<String> = messages.iter().flat_map(|m| &m.files).map(|f| f.path.clone()).collect();
-        let head = self.table.log.head(Some(&self.user), None, None).await?;
-        if self.table.log.any_live(&head, &paths).await? {
+        let head = self.table.log.snapshots().head(Some(&self.user), None, None).await?;
+        if self.table.log.snapshots().any_live(&head, &paths).await? {
             return Err(Error::conflict("these files are in the table already; they stay").at(self.table.url()));
         }
         for path in paths {
@@ -156,9 +156,10 @@ impl TableCommit {
             Some((last, floor)) => (*last, Some(floor.clone())),
             None => (None, None),
         };
-        let head = self.table.log.head(Some(&self.user), floor.as_ref(), None).await?;
+        let head = self.table.log.snapshots().head(Some(&self.user), floor.as_ref(), None).await?;
         let newest = match &head.landed {
             Landed::None => last,
+            Landed::Never => None,
             Landed::At { identifier, .. } => Some(*identifier),
             Landed::Unknown(why) => {
                 return Err(Error::data(format!("whether commit user {} has landed anything cannot be known: {why}", self.user))

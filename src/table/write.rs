@@ -6,7 +6,6 @@ use arrow::array::{Array as _, ArrayRef, RecordBatch, new_null_array};
 
 use crate::datafile::{FileWriter, check_column};
 use crate::error::{Error, Result};
-use crate::format::paimon::bucket::FixedBuckets;
 use crate::format::{CommitMessage, CommitUser};
 use crate::schema::{DataType, Field, Schema};
 use crate::table::Table;
@@ -24,12 +23,9 @@ pub struct TableWrite {
 impl TableWrite {
     pub(crate) fn new(table: &Table, user: &CommitUser, memory: Option<usize>) -> Result<TableWrite> {
         table.check_writable()?;
-        let newest = table.log.schema();
-        let options = newest.options.writer_options(&table.schema, memory.unwrap_or(MEMORY));
-        let buckets = FixedBuckets::of(&table.schema, newest.options.buckets.as_ref())?;
-        let layout = Arc::new(table.log.layout());
-        let files = FileWriter::new(table.store.clone(), table.schema.clone(), layout, user.clone(), options)?;
-        let files = match buckets {
+        let options = table.log.writer_options(&table.schema, memory.unwrap_or(MEMORY))?;
+        let files = FileWriter::new(table.store.clone(), table.schema.clone(), table.layout(), user.clone(), options)?;
+        let files = match table.log.buckets(&table.schema)? {
             Some(buckets) => files.with_buckets(buckets),
             None => files,
         };

@@ -146,9 +146,9 @@ async fn check_beside(commits: u64) {
     }
     let theirs = other.end().with(0);
 
-    let newest = table.paimon().snapshots().await.unwrap().pop().unwrap();
+    let newest = table.paimon().unwrap().snapshots().await.unwrap().pop().unwrap();
     let mut live: Vec<i64> = Vec::new();
-    for file in table.paimon().files_at(&newest).await.unwrap() {
+    for file in table.paimon().unwrap().files_at(&newest).await.unwrap() {
         let opened = std::fs::File::open(location.join(&file.path)).unwrap();
         for batch in ParquetRecordBatchReaderBuilder::try_new(opened).unwrap().build().unwrap() {
             live.extend(batch.unwrap().column(0).as_primitive::<Int64Type>().values());

@@ -295,7 +295,7 @@ fn append_by(writer: &str, table: &Path, next: &mut i64, rows: i64, more: &Value
 }
 
 fn assigned(total: i32, keys: &[Text]) -> Vec<i32> {
-    let schema = spec(&[]).schema();
+    let schema = spec(&[]).schema().unwrap();
     let numbers = Int64Array::from(vec![0; keys.len()]);
     let batch = RecordBatch::try_new(schema.to_arrow(), vec![Arc::new(StringArray::from(keys.to_vec())), Arc::new(numbers)]).unwrap();
     let options = BucketOptions { total, key: vec!["k".into()], function: BucketFunction::Hash, ordered: true };

@@ -46,8 +46,8 @@ impl Merging {
     /// Lines of the newest base list, with what they remove.
     async fn base(&self) -> Vec<(i64, i64)> {
         let log = self.open().await;
-        let newest = log.paimon().snapshots().await.unwrap().pop().unwrap();
-        let list = log.paimon().read_list(&newest.base_manifest_list).await.unwrap();
+        let newest = log.paimon().unwrap().snapshots().await.unwrap().pop().unwrap();
+        let list = log.paimon().unwrap().read_list(&newest.base_manifest_list).await.unwrap();
         list.iter().map(|m| (m.added, m.deleted)).collect()
     }
     fn read(&self, path: &Path) {

@@ -60,13 +60,13 @@ async fn tables_of_others_are_read_at_a_tag_at_a_time_and_by_conditions() {
         assert_eq!(of_b.files().unwrap().len(), 2, "{creator}");
 
         let first = table.snapshot_at(&At::Snapshot(1)).await.unwrap().unwrap();
-        for at in [At::Snapshot(1), At::Tag("first".into()), At::Time(first.time_millis), At::Time(first.time_millis + 1)] {
+        for at in [At::Snapshot(1), At::Tag("first".into()), At::Time(first.time_ms.unwrap()), At::Time(first.time_ms.unwrap() + 1)] {
             assert_eq!(numbers(all().at(at.clone())).await, [1, 2], "{creator}: {at}");
             let then = all().at(at.clone()).plan().await.unwrap();
             assert_eq!((then.schema().fields.len(), then.schema().fields[0].type_text()), (3, "INT".to_owned()), "{creator}: {at}");
             count_comparison();
         }
-        let early = all().at(At::Time(first.time_millis - 1)).count().await.unwrap_err();
+        let early = all().at(At::Time(first.time_ms.unwrap() - 1)).count().await.unwrap_err();
         assert_eq!(early.kind(), Kind::Invalid);
     }
 }

@@ -40,6 +40,6 @@ pub(crate) async fn phase(file: &PipelineFile, heard: &Counts, env: &Env) -> Res
 /// The identifier of a table's newest snapshot. Nobody else writes to it.
 async fn newest(url: &str, env: &Env) -> Result<Option<i64>> {
     let table = Table::open_in(Store::open(url, env, StoreOptions::default())?).await?;
-    let Some(id) = table.paimon().snapshot_ids().await?.last().copied() else { return Ok(None) };
-    Ok(table.paimon().snapshot(id).await?.map(|snapshot| snapshot.commit_identifier))
+    let Some(id) = table.snapshot_ids().await?.last().copied() else { return Ok(None) };
+    Ok(table.snapshot(id).await?.and_then(|snapshot| snapshot.identifier))
 }

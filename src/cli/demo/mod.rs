@@ -334,7 +334,7 @@ impl Demo<'_> {
     async fn look(&mut self) -> Result<()> {
         if let Some(table) = Table::open_if_exists(self.store(&self.file()?.sinks[0].location)?).await? {
             let newest = table.snapshot_at(&At::Newest).await?;
-            self.visible = newest.map_or(0, |s| u64::try_from(s.total_record_count).unwrap_or(0));
+            self.visible = newest.map_or(0, |s| u64::try_from(s.rows.unwrap_or(0)).unwrap_or(0));
         }
         Ok(())
     }

@@ -25,11 +25,10 @@ pub(super) struct SplitRange {
 
 /// The splits of a table, and what does not join, in words.
 pub(super) async fn read(table: &Table, pipeline: &str, start: &Offsets) -> Result<(BTreeMap<String, SplitRange>, Vec<String>)> {
-    let paimon = table.paimon();
     let mut snapshots = Vec::new();
-    for id in paimon.snapshot_ids().await? {
+    for id in table.snapshot_ids().await? {
         let gone = || Error::data(format!("snapshot {id} is gone")).hint("nobody else may write to the tables of a series");
-        snapshots.push(paimon.snapshot(id).await?.ok_or_else(gone)?);
+        snapshots.push(table.snapshot(id).await?.ok_or_else(gone)?);
     }
     let mut findings = Findings::default();
     let lineages = lineage::check(&snapshots, Some(pipeline), &mut findings);

@@ -2,10 +2,12 @@
 
 pub mod action;
 pub mod checkpoint;
+pub mod log;
 pub mod names;
 pub mod options;
 pub mod partition;
 pub mod protocol;
+mod refit;
 pub mod replay;
 pub mod schema;
 pub mod stats;

@@ -72,6 +72,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Less makes engines forget what a pipeline that rested for a while has landed, and it would land it again.
 const LEAST_TXN_RETENTION: Duration = DAY.saturating_mul(30);
+/// Commits from one checkpoint to the next, unless a table says otherwise.
+const CHECKPOINT_INTERVAL: i64 = 100;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl DeltaOptions {
@@ -131,7 +133,7 @@ impl DeltaOptions {
             i32::try_from(level).ok().filter(|l| *l <= 22).ok_or_else(|| bad(ZSTD_LEVEL, &level.to_string(), "a level from 1 to 22"))?;
         Ok(DeltaOptions {
             append_only: flag("delta.appendOnly", false)?,
-            checkpoint_interval: number("delta.checkpointInterval", 100, 1, "a number of commits, from 1")?.unsigned_abs(),
+            checkpoint_interval: number("delta.checkpointInterval", CHECKPOINT_INTERVAL, 1, "a number of commits, from 1")?.unsigned_abs(),
             stats_as_json: flag("delta.checkpoint.writeStatsAsJson", true)?,
             stats_as_struct: flag("delta.checkpoint.writeStatsAsStruct", false)?,
             log_retention: duration("delta.logRetentionDuration")?.unwrap_or(30 * DAY),
@@ -198,7 +200,10 @@ impl DeltaOptions {
 
     /// The properties of a new table as `metaData.configuration` takes them: features stand in the protocol instead.
     pub fn configuration_of_new(raw: &RawOptions) -> RawOptions {
-        raw.iter().filter(|(key, _)| !key.starts_with(FEATURE_KEY)).map(|(key, value)| (key.clone(), value.clone())).collect()
+        let kept = raw.iter().filter(|(key, _)| !key.starts_with(FEATURE_KEY)).map(|(key, value)| (key.clone(), value.clone()));
+        // Written down, because engines have defaults of their own.
+        let interval = ("delta.checkpointInterval".to_owned(), CHECKPOINT_INTERVAL.to_string());
+        std::iter::once(interval).chain(kept).collect()
     }
 
     /// How the data files of this table are written; `clustering`: paths of the columns by which it is clustered, which always have statistics;

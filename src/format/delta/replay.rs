@@ -10,6 +10,7 @@ mod listing;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -235,9 +236,9 @@ pub(crate) fn actions(bytes: &[u8]) -> Result<Vec<Action>> {
 
 /// The newest state. `None`: there is no table here (no commit, no checkpoint).
 pub async fn newest(store: &Store) -> Result<Option<LogState>> {
-    attempts(store, None, async |listing| {
+    attempts(store, None, |listing: Arc<Listing>| async move {
         let Some(target) = listing.newest() else { return listing.nothing(store).map(|()| None) };
-        let mut state = segment(store, listing, target, &mut |from, commits| state_of(store, from, commits)).await?;
+        let mut state = segment(store, &listing, target, &mut |from, commits| state_of(store, from, commits)).await?;
         while let Some(bytes) = commit(store, state.version + 1).await? {
             state.apply(state.version + 1, &bytes).map_err(|e| e.at(store.url()))?;
         }
@@ -249,11 +250,11 @@ pub async fn newest(store: &Store) -> Result<Option<LogState>> {
 
 /// The state as of a version. `None`: the log does not reach so far yet, or not so far back any more.
 pub async fn at(store: &Store, version: u64) -> Result<Option<LogState>> {
-    attempts(store, Some(version), async |listing| {
+    attempts(store, Some(version), |listing: Arc<Listing>| async move {
         if !listing.has(version) && commit(store, version).await?.is_none() {
             return listing.absent(store, version).map(|()| None);
         }
-        match segment(store, listing, version, &mut |from, commits| state_of(store, from, commits)).await {
+        match segment(store, &listing, version, &mut |from, commits| state_of(store, from, commits)).await {
             Ok(mut state) => {
                 state.checkpoint = listing.checkpoints.range(..=version).next_back().map(|(v, _)| *v);
                 Ok(Some(state))
@@ -273,23 +274,23 @@ pub async fn versions(store: &Store) -> Result<(Vec<u64>, Vec<u64>)> {
 
 /// The files that are live as of a version and that `keep` wants, by path. `Data`: the log does not tell what is live then.
 pub async fn live_files(store: &Store, version: u64, keep: &(dyn Fn(&Add) -> bool + Sync)) -> Result<Vec<Add>> {
-    attempts(store, Some(version), async |listing| {
-        segment(store, listing, version, &mut |from, commits| files_of(store, from, commits, keep)).await
+    attempts(store, Some(version), |listing: Arc<Listing>| async move {
+        segment(store, &listing, version, &mut |from, commits| files_of(store, from, commits, keep)).await
     })
     .await
 }
 
 /// Tries it with the listing that the hint allows, and when that fails with a whole one: the hint may be wrong, and somebody may have
 /// cleaned up meanwhile.
-async fn attempts<T>(store: &Store, version: Option<u64>, work: impl AsyncFn(&Listing) -> Result<T>) -> Result<T> {
+async fn attempts<T, F: Future<Output = Result<T>>>(store: &Store, version: Option<u64>, work: impl Fn(Arc<Listing>) -> F) -> Result<T> {
     if let Some(listing) = Listing::from_hint(store, version).await? {
-        match work(&listing).await {
+        match work(Arc::new(listing)).await {
             Err(e) if e.kind() == Kind::Data => {}
             other => return other,
         }
     }
-    match work(&Listing::whole(store).await?).await {
-        Err(e) if e.kind() == Kind::Data => work(&Listing::whole(store).await?).await,
+    match work(Arc::new(Listing::whole(store).await?)).await {
+        Err(e) if e.kind() == Kind::Data => work(Arc::new(Listing::whole(store).await?)).await,
         other => other,
     }
 }
@@ -306,8 +307,8 @@ async fn segment<T, F: Future<Output = Result<T>>>(
 ) -> Result<T> {
     let mut first = None;
     let mut commits: Commits = Vec::new();
-    let candidates = listing.checkpoints.range(..=version).rev().flat_map(|(_, all)| all.iter().map(Some));
-    for from in candidates.chain([None]) {
+    let candidates: Vec<&Checkpoint> = listing.checkpoints.range(..=version).rev().flat_map(|(_, all)| all).collect();
+    for from in candidates.into_iter().map(Some).chain([None]) {
         // The commits that the newer candidates need are needed here too.
         let known = commits.first().map_or(version + 1, |(v, _)| *v);
         let mut older = read_commits(store, from.map_or(0, |c| c.version + 1)..known).await.map_err(|e| first.take().unwrap_or(e))?;

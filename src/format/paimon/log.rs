@@ -34,7 +34,7 @@ use super::schema::TableSchema;
 use super::snapshot::Snapshot;
 use crate::env::Deadline;
 use crate::error::{Error, Result};
-use crate::format::{Change, CommitUser, Digest, Floor, Head, Landed, SnapshotLog, Staged, Standing, Work, property};
+use crate::format::{Change, CommitUser, Digest, Floor, Head, Landed, REGISTRATION_DIR, SnapshotLog, Staged, Standing, Work, property};
 use crate::publish::{Publication, publish};
 use crate::schema::Schema;
 use crate::store::Store;
@@ -104,12 +104,8 @@ impl PaimonLog {
         if let Some(log) = Self::find(store).await? {
             return Ok(log);
         }
-        let delta = !store.list("_delta_log").await?.is_empty();
-        let (what, hint) = match delta {
-            true => ("this is a Delta table, which is not supported yet", "use a Paimon table"),
-            false => ("there is no Paimon table here: no schema/schema-0", "check the location, or create the table first"),
-        };
-        Err(Error::invalid(what).at(store.url()).hint(hint))
+        let what = "there is no Paimon table here: no schema/schema-0";
+        Err(Error::invalid(what).at(store.url()).hint("check the location, or create the table first"))
     }
 
     /// Creates a table. `Conflict` when there is one already. `Invalid`: columns or options are not supported, or the directory holds
@@ -327,7 +323,7 @@ impl fmt::Debug for PaimonLog {
 
 /// What may lie in a table's directory before its first schema: registrations, and the schema of somebody who was faster.
 fn ours_before_creation(name: &str) -> bool {
-    [paths::REGISTRATION_DIR, paths::SCHEMA_DIR, paths::CONSUMER_DIR]
+    [REGISTRATION_DIR, paths::SCHEMA_DIR, paths::CONSUMER_DIR]
         .iter()
         .any(|d| name.strip_prefix(d).is_some_and(|rest| rest.starts_with('/')))
 }
@@ -380,5 +376,9 @@ impl SnapshotLog for PaimonLog {
         let Some(bytes) = &head.snapshot else { return Ok(false) };
         let snapshot = self.decode(bytes, head.id)?;
         self.holds_any(&snapshot, paths).await
+    }
+
+    fn object(&self, id: u64) -> String {
+        paths::snapshot(id)
     }
 }

@@ -17,8 +17,6 @@ pub const MANIFEST_DIR: &str = "manifest";
 pub const CONSUMER_DIR: &str = "consumer";
 /// Directory of tags.
 pub const TAG_DIR: &str = "tag";
-/// Directory of what pipelines register; other engines' cleaning leaves it alone.
-pub const REGISTRATION_DIR: &str = "_lakeward";
 /// The hint at the newest snapshot.
 pub const LATEST: &str = "snapshot/LATEST";
 /// The hint at the oldest snapshot.
@@ -43,10 +41,6 @@ pub fn consumer(id: &str) -> String {
 /// `tag/tag-<name>`
 pub fn tag(name: &str) -> String {
     format!("{TAG_DIR}/tag-{name}")
-}
-/// `_lakeward/<pipeline>/<seq, 20 digits>.json`
-pub fn registration(pipeline: &str, seq: u64) -> String {
-    format!("{REGISTRATION_DIR}/{pipeline}/{seq:020}.json")
 }
 /// The id in `<prefix><id>`; `None` for every other name. Only the spelling that we would write: no sign, no leading zeros.
 pub fn id_of(name: &str, prefix: &str) -> Option<u64> {
@@ -401,6 +395,5 @@ mod tests {
         {
             assert_eq!(id_of(name, "snapshot-"), None, "{name}");
         }
-        assert_eq!(registration("orders", 7), "_lakeward/orders/00000000000000000007.json");
     }
 }

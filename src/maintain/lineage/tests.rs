@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::format::paimon::snapshot::CommitKind;
+use crate::format::paimon::snapshot::{CommitKind, Snapshot};
 
 /// Snapshots from `first` on; each adds as many rows as its ranges have offsets.
 struct History {
-    all: Vec<Snapshot>,
+    all: Vec<SnapshotView>,
     next: u64,
 }
 
@@ -15,10 +15,10 @@ impl History {
     fn from(first: u64) -> History {
         History { all: Vec::new(), next: first }
     }
-    fn push(&mut self, user: &str, identifier: i64, properties: BTreeMap<String, String>, rows: i64) -> &mut Snapshot {
+    fn push(&mut self, user: &str, identifier: i64, properties: BTreeMap<String, String>, rows: i64) -> &mut SnapshotView {
         let id = self.next;
         self.next += 1;
-        self.all.push(Snapshot {
+        let snapshot = Snapshot {
             version: 3,
             uuid: None,
             id,
@@ -42,10 +42,11 @@ impl History {
             statistics: None,
             properties: (!properties.is_empty()).then_some(properties),
             next_row_id: None,
-        });
+        };
+        self.all.push(snapshot.into());
         self.all.last_mut().unwrap()
     }
-    fn of_chain(&mut self, chain: &str, user: &str, identifier: i64, ranges: &[(&str, u64, u64)]) -> &mut Snapshot {
+    fn of_chain(&mut self, chain: &str, user: &str, identifier: i64, ranges: &[(&str, u64, u64)]) -> &mut SnapshotView {
         let map: BTreeMap<&str, [u64; 2]> = ranges.iter().map(|(s, a, b)| (*s, [*a, *b])).collect();
         let rows = ranges.iter().map(|(_, a, b)| *b as i64 - *a as i64).sum();
         let seq = if identifier == i64::MAX { 99 } else { identifier };
@@ -57,20 +58,20 @@ impl History {
         ];
         self.push(user, identifier, properties.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(), rows)
     }
-    fn add(&mut self, user: &str, identifier: i64, ranges: &[(&str, u64, u64)]) -> &mut Snapshot {
+    fn add(&mut self, user: &str, identifier: i64, ranges: &[(&str, u64, u64)]) -> &mut SnapshotView {
         self.of_chain("c", user, identifier, ranges)
     }
     fn end(&mut self, user: &str) {
         self.add(user, i64::MAX, &[]);
     }
     fn close(&mut self, user: &str, at: &str) {
-        let properties = self.add(user, i64::MAX, &[]).properties.as_mut().unwrap();
+        let properties = &mut self.add(user, i64::MAX, &[]).properties;
         properties.remove(property::OFFSETS);
         properties.insert(property::CLOSED_AT.to_owned(), at.to_owned());
     }
     /// The first snapshot of a lineage that follows another.
     fn follow(&mut self, before: &str, user: &str, identifier: i64, ranges: &[(&str, u64, u64)]) {
-        let properties = self.add(user, identifier, ranges).properties.as_mut().unwrap();
+        let properties = &mut self.add(user, identifier, ranges).properties;
         properties.insert(property::PREDECESSOR.to_owned(), before.to_owned());
     }
     fn check(&self) -> (Lineages, Vec<String>) {
@@ -132,7 +133,7 @@ fn identifiers_rise_and_each_is_there_once() {
     h.add("u", 2, &[("a", 20, 30)]);
     h.finds(&["in 2: identifier 3 is there twice: snapshot 1 has it too", "in 3: identifier 2 follows identifier 3 of snapshot 2"]);
     let mut h = History::from(1);
-    h.add("u", 3, &[]).properties.as_mut().unwrap().insert(property::SEQ.to_owned(), "4".to_owned());
+    h.add("u", 3, &[]).properties.insert(property::SEQ.to_owned(), "4".to_owned());
     h.finds(&["its identifier is 3, and the checkpoint that ordered it has the number 4"]);
 }
 
@@ -248,7 +249,7 @@ fn other_writers_are_counted_and_another_pipeline_is_left_alone() {
     let all = h.finds(&[]);
     let last = all.lines.last().unwrap();
     assert_eq!((last.pipeline.as_ref(), last.user.as_str(), last.snapshots, last.rows), (None, "spark", 2, Some(2)));
-    h.add("q", 1, &[("a", 5, 5)]).properties.as_mut().unwrap().insert(property::PIPELINE.to_owned(), "other".to_owned());
+    h.add("q", 1, &[("a", 5, 5)]).properties.insert(property::PIPELINE.to_owned(), "other".to_owned());
     let mut findings = Findings::default();
     let only = check(&h.all, Some("p"), &mut findings);
     assert_eq!((findings.count(), only.lines.len(), only.pipelines.len()), (0, 3, 2));
@@ -257,9 +258,9 @@ fn other_writers_are_counted_and_another_pipeline_is_left_alone() {
 #[test]
 fn properties_that_cannot_be_read_are_found() {
     let mut h = History::from(1);
-    h.add("u", 1, &[("a", 0, 10)]).properties.as_mut().unwrap().insert(property::OFFSETS.to_owned(), "{".to_owned());
-    h.add("u", 2, &[("a", 10, 20)]).properties.as_mut().unwrap().remove(property::OFFSETS);
-    h.add("u", 3, &[]).delta_record_count = 4;
-    h.add("u", 4, &[]).properties.as_mut().unwrap().insert(property::CHAIN.to_owned(), "other".to_owned());
+    h.add("u", 1, &[("a", 0, 10)]).properties.insert(property::OFFSETS.to_owned(), "{".to_owned());
+    h.add("u", 2, &[("a", 10, 20)]).properties.remove(property::OFFSETS);
+    h.add("u", 3, &[]).rows_added = Some(4);
+    h.add("u", 4, &[]).properties.insert(property::CHAIN.to_owned(), "other".to_owned());
     h.finds(&["cannot be read", "it has no property lakeward.offsets", "it adds 4 rows, and no split moved", "of another chain"]);
 }

@@ -242,7 +242,7 @@ pub(super) fn decide(ask: Ask, landed: &Landed, last: Option<Ident>, live: impl 
             let newest = match landed {
                 Landed::At { identifier, .. } => Some(*identifier),
                 Landed::None => facts.last,
-                Landed::Unknown(_) | Landed::Other(_) => None,
+                Landed::Never | Landed::Unknown(_) | Landed::Other(_) => None,
             };
             if newest.is_some_and(|newest| identifier <= newest) { Decision::AlreadyLanded } else { Decision::Publish }
         }

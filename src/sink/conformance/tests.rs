@@ -55,7 +55,7 @@ impl Bench for TableBench {
     }
     fn rows(&self, rows: usize) -> RecordBatch {
         let ids: Int64Array = (0..rows as i64).collect::<Vec<_>>().into();
-        let schema = TableSpec::paimon([Field::parse(0, "id", "BIGINT NOT NULL").unwrap()]).schema().to_arrow();
+        let schema = TableSpec::paimon([Field::parse(0, "id", "BIGINT NOT NULL").unwrap()]).schema().unwrap().to_arrow();
         RecordBatch::try_new(schema, vec![Arc::new(ids)]).unwrap()
     }
     async fn count(&self) -> Result<u64> {

@@ -320,7 +320,7 @@ impl World {
         self.checkpoints().iter().map(|c| &c.kind.as_str()[..if c.kind.as_str() == "closed" { 2 } else { 1 }]).collect()
     }
     pub(super) fn snapshots(&self, table: &str) -> Vec<Snapshot> {
-        block_on(self.table(table).paimon().snapshots()).unwrap()
+        block_on(self.table(table).paimon().unwrap().snapshots()).unwrap()
     }
     pub(super) fn ids(&self, table: &str) -> Vec<i64> {
         let table = self.table(table);
@@ -344,7 +344,7 @@ impl World {
     }
     /// User -> what its pin keeps.
     pub(super) fn pins(&self, table: &str) -> BTreeMap<String, u64> {
-        let pins = block_on(self.table(table).paimon().pins("")).unwrap();
+        let pins = block_on(self.table(table).pins()).unwrap();
         pins.into_iter().map(|(u, at)| (u.to_string(), at)).collect()
     }
     /// As Java expires: upwards, and not what a consumer still wants; or without minding them.
@@ -398,7 +398,7 @@ async fn live(world: World, life: Arc<Life>, setup: Setup, events: Events, stop:
     let Some((chain, source)) = open(&world, &life, &setup, &events).await? else {
         return Ok(Report { nothing: true, ..Report::default() });
     };
-    let schemas = spec().schema().to_arrow();
+    let schemas = spec().schema().unwrap().to_arrow();
     let lanes = setup.sinks.iter().enumerate().map(|(i, (_, keep))| Lane {
         sink: i,
         decoders: vec![Box::new(ToIds { schema: schemas.clone(), keep: *keep })],

@@ -1,21 +1,24 @@
 //! One file that is being read.
 
+use std::collections::BTreeMap;
 use std::ops::Range as Span;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array as _, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow::array::{Array as _, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
+use arrow::compute::take;
 use arrow::error::ArrowError;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-use parquet::arrow::arrow_reader::{ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions, RowFilter};
+use parquet::arrow::arrow_reader::{ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions, RowFilter, RowSelection, RowSelector};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::errors::ParquetError;
+use roaring::RoaringTreemap;
 
 use super::predicate::{Bound, Range, Residual};
 use super::widen::{widen, widening};
-use super::{BATCH_ROWS, Scan, ScanFile, damaged, footer_with, ranged, shaped};
-use crate::datafile::scalar_at;
+use super::{BATCH_ROWS, Scan, ScanFile, ranged, shaped};
+use crate::datafile::{damaged, footer_with, scalar_at};
 use crate::error::{Error, Result};
 use crate::schema::{Field, Schema};
 
@@ -38,10 +41,15 @@ struct Found {
     new: Field,
     /// Its position, and the column as it was when the file was written; `None`: the file has none, it reads as null.
     at: Option<(usize, Field)>,
+    /// The one value that it has in the whole file, whatever the file says.
+    constant: Option<ArrayRef>,
 }
 
 impl Found {
     fn take(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        if let Some(constant) = &self.constant {
+            return Ok(take(constant, &UInt32Array::from_value(0, batch.num_rows()), None)?);
+        }
         match &self.at {
             Some((at, old)) if old.data_type.is_nested() => shaped(batch.column(*at), &old.data_type, &self.new),
             Some((at, old)) => widen(&shaped(batch.column(*at), &old.data_type, old)?, &old.data_type, &self.new.data_type),
@@ -73,7 +81,8 @@ impl OpenFile {
         // Types as Parquet has them: what a writer noted beside them about its own memory is not the table's.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| damaged(e, &place))?;
-        let (mask, found) = project(scan, &metadata, &scan.columns, &shown);
+        let constants = scan.constants(&file)?;
+        let (mask, found) = project(scan, &metadata, &scan.columns, &shown, &constants);
         let mut builder = ParquetPushDecoderBuilder::new_with_metadata(metadata.clone()).with_projection(mask).with_batch_size(BATCH_ROWS);
         if let Ok(most) = usize::try_from(most)
             && most < usize::MAX
@@ -81,12 +90,19 @@ impl OpenFile {
             builder = builder.with_limit(most);
         }
         let failed = Failed::default();
-        if let Some(condition) = condition {
-            let groups = groups(scan, &metadata, &condition, &tested, &tested_olds);
-            if groups.len() < metadata.metadata().num_row_groups() {
-                builder = builder.with_row_groups(groups);
+        let mut wanted: Vec<usize> = (0..metadata.metadata().num_row_groups()).collect();
+        if let Some(condition) = &condition {
+            wanted = groups(scan, &metadata, condition, &tested, &tested_olds);
+            if wanted.len() < metadata.metadata().num_row_groups() {
+                builder = builder.with_row_groups(wanted.clone());
             }
-            let (mask, found) = project(scan, &metadata, &tested, &tested_olds);
+        }
+        if let Some(vector) = &file.deleted {
+            let deleted = deleted_rows(&scan.store, vector).await.map_err(|e| if e.place().is_none() { e.at(&place) } else { e })?;
+            builder = builder.with_row_selection(without(&metadata, &wanted, &deleted));
+        }
+        if let Some(condition) = condition {
+            let (mask, found) = project(scan, &metadata, &tested, &tested_olds, &constants);
             builder = builder.with_row_filter(filter(scan.schema.clone(), condition, tested, mask, found, failed.clone()));
         }
         let decoder = builder.build().map_err(|e| damaged(e, &place))?;
@@ -134,21 +150,55 @@ fn olds(scan: &Scan, written: &Schema, columns: &[usize]) -> Result<Vec<Option<F
 }
 
 /// What to read of the file for these columns, and where each is then.
-fn project(scan: &Scan, metadata: &ArrowReaderMetadata, columns: &[usize], olds: &[Option<Field>]) -> (ProjectionMask, Vec<Found>) {
-    let root = |old: &Option<Field>| {
-        let old = old.as_ref()?;
+fn project(
+    scan: &Scan,
+    metadata: &ArrowReaderMetadata,
+    columns: &[usize],
+    olds: &[Option<Field>],
+    constants: &BTreeMap<usize, ArrayRef>,
+) -> (ProjectionMask, Vec<Found>) {
+    let root = |(column, old): (&usize, &Option<Field>)| {
+        let old = old.as_ref().filter(|_| !constants.contains_key(column))?;
         metadata.schema().fields().iter().position(|f| *f.name() == old.name)
     };
-    let roots: Vec<Option<usize>> = olds.iter().map(root).collect();
+    let roots: Vec<Option<usize>> = columns.iter().zip(olds).map(root).collect();
     let mut read: Vec<usize> = roots.iter().flatten().copied().collect();
     read.sort_unstable();
     read.dedup();
     let found = columns.iter().zip(olds).zip(&roots).map(|((column, old), root)| Found {
         new: scan.schema.fields[*column].clone(),
         at: root.and_then(|root| read.binary_search(&root).ok()).zip(old.clone()),
+        constant: constants.get(column).cloned(),
     });
     let found = found.collect();
     (ProjectionMask::roots(metadata.parquet_schema(), read), found)
+}
+
+/// The rows of these row groups that are not deleted. `deleted` counts rows from the beginning of the file.
+fn without(metadata: &ArrowReaderMetadata, groups: &[usize], deleted: &RoaringTreemap) -> RowSelection {
+    let rows_of = |group: &parquet::file::metadata::RowGroupMetaData| u64::try_from(group.num_rows()).unwrap_or(0);
+    let mut selectors = Vec::new();
+    let mut push = |rows: u64, kept: bool| {
+        let rows = usize::try_from(rows).unwrap_or(usize::MAX);
+        selectors.push(if kept { RowSelector::select(rows) } else { RowSelector::skip(rows) });
+    };
+    let mut first = 0;
+    for (i, group) in metadata.metadata().row_groups().iter().enumerate() {
+        let end = first + rows_of(group);
+        if groups.contains(&i) {
+            let mut at = first;
+            let mut gone = deleted.iter();
+            gone.advance_to(first);
+            for row in gone.take_while(|row| *row < end) {
+                push(row - at, true);
+                push(1, false);
+                at = row + 1;
+            }
+            push(end - at, true);
+        }
+        first = end;
+    }
+    selectors.into()
 }
 
 /// Looks at the columns of the condition first, and lets the others be read only where rows pass.
@@ -197,4 +247,8 @@ fn ranges(metadata: &ArrowReaderMetadata, old: &Field, new: &Field) -> Result<Op
         ranged(old, new, min.as_ref(), max.as_ref(), nulls, u64::try_from(group.num_rows()).ok()?)
     };
     Ok(Some(groups.iter().enumerate().map(one).collect()))
+}
+
+async fn deleted_rows(_: &crate::store::Store, _: &crate::format::delta::action::DeletionVector) -> Result<RoaringTreemap> {
+    Err(Error::invalid("deletion vectors are not read yet"))
 }

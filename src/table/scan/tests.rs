@@ -58,6 +58,9 @@ pub(super) fn files(messages: Vec<CommitMessage>) -> Vec<ScanFile> {
         schema_id: f.schema_id,
         partition,
         stats: f.stats,
+        bucket: 0,
+        created_ms: None,
+        deleted: None,
     };
     files.map(file).collect()
 }

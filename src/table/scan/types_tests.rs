@@ -91,7 +91,17 @@ async fn foreign(store: &Store, columns: Vec<(ArrowField, ArrayRef)>) -> ScanFil
     writer.close().unwrap();
     let (path, size) = ("bucket-0/foreign.parquet".to_owned(), bytes.len() as u64);
     store.put(&path, bytes.into()).await.unwrap();
-    ScanFile { path, size, rows: batch.num_rows() as u64, schema_id: 0, partition: vec![], stats: vec![] }
+    ScanFile {
+        path,
+        size,
+        rows: batch.num_rows() as u64,
+        schema_id: 0,
+        partition: vec![],
+        stats: vec![],
+        bucket: 0,
+        created_ms: None,
+        deleted: None,
+    }
 }
 
 #[tokio::test]
