@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust: Debian packages, a Python with other people's readers of Paimon and Delta tables and an S3
 # server, Java Paimon with the small reader in tests/interop/java, Spark with delta-spark and the one in tests/interop/delta/java, Apache
-# Kafka, and a second S3 server, s3s-fs.  Running it again does only what is missing.
+# Kafka, public Delta tables, and a second S3 server, s3s-fs.  Running it again does only what is missing.
 #
 #   tests/setup.sh                                   everything
 #   PAIMON_JAVA_VERSIONS="1.4.2" tests/setup.sh      other versions of paimon-bundle (must be on Maven Central)
@@ -98,6 +98,9 @@ if [ "$(cat "$spark/ready" 2>/dev/null)" != "$stamp" ]; then
   javac -nowarn -Xlint:none -encoding UTF-8 -cp "$spark/lib/*" -d "$spark/classes" tests/interop/delta/java/*.java
   printf '%s\n' "$stamp" >"$spark/ready"
 fi
+# ---------------------------------------------------------------- other people's Delta tables
+tests/delta/fetch.sh
+
 # ---------------------------------------------------------------- Apache Kafka
 kafka=$(sed -n 's:.*<kafka.version>\(.*\)</kafka.version>.*:\1:p' tests/kafka/pom.xml)
 stamp=$(sha256sum <tests/kafka/pom.xml)
