@@ -1,6 +1,7 @@
-"""Commits of ten rows by pypaimon or by the paimon crate (pypaimon-rust), one after the other; prints the milliseconds of each.
+"""Commits of ten rows by pypaimon, by the paimon crate (pypaimon-rust) or by deltalake, one after the other; prints the milliseconds of
+each.
 
-    flat.py pypaimon|paimon TABLE COMMITS
+    flat.py pypaimon|paimon|deltalake TABLE COMMITS
 """
 import os
 import sys
@@ -46,8 +47,17 @@ def paimon(path):
     return one
 
 
+def deltalake(path):
+    from deltalake import write_deltalake
+
+    def one(n, rows):
+        write_deltalake(path, pa.Table.from_batches([rows]), mode="append")
+
+    return one
+
+
 def main():
-    one = {"pypaimon": pypaimon, "paimon": paimon}[sys.argv[1]](sys.argv[2])
+    one = {"pypaimon": pypaimon, "paimon": paimon, "deltalake": deltalake}[sys.argv[1]](sys.argv[2])
     for n in range(1, int(sys.argv[3]) + 1):
         rows = batch(n)
         begun = time.perf_counter()
