@@ -13,6 +13,10 @@ use crate::table::decide::{Ask, Decision, Facts, Stop, decide};
 /// A file that lay longer than this between checkpoint and commit may have been taken for an orphan by another engine's clean-up.
 const OLD_FILE: Duration = Duration::from_secs(12 * 3600);
 
+/// Between two tries of one commit.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+const MOST_PAUSE: Duration = Duration::from_secs(1);
+
 /// One commit of one user.
 pub(crate) struct Request<'a> {
     pub(crate) user: &'a CommitUser,
@@ -81,7 +85,7 @@ impl Loop<'_> {
                 Decision::LookForFiles => return Err(Error::internal("the files were looked for already")),
             }
             tracing::debug!(table = self.store.url(), attempt, head = head.id, "another writer was first; again on the new head");
-            self.wait(env, attempt).await?;
+            self.wait(env, attempt, env.monotonic().saturating_sub(head.read_at)).await?;
             before = Some(head);
         }
         Err(Error::internal("the commit loop ended"))
@@ -148,9 +152,12 @@ impl Loop<'_> {
         files(change).any(|f| f.created_ms < limit)
     }
 
-    async fn wait(&self, env: &Env, attempt: u32) -> Result<()> {
-        // Losing a race is common with many writers and over in milliseconds, so the first waits are short.
-        let pause = env.backoff(attempt.min(6)) / if attempt < 4 { 8 } else { 2 };
+    /// After a lost race, in which `took` went by.
+    async fn wait(&self, env: &Env, attempt: u32, took: Duration) -> Result<()> {
+        // A race is over in the time that one try takes, be that a millisecond or a second: so that is what the waits are made of. Whoever
+        // waited much longer than others need for a commit would hardly ever get a turn.
+        let jitter = f64::from(env.uuid().as_bytes()[15]) / 255.0;
+        let pause = (took * (1 << attempt.min(3))).mul_f64(jitter).clamp(LEAST_PAUSE, MOST_PAUSE);
         match env.left(self.deadline) {
             Some(left) if left > pause => env.sleep(pause).await,
             _ => {

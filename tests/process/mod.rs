@@ -3,6 +3,7 @@
 //!
 //! Tests that want Python, root or minutes are ignored by default; `.ci/run` runs them. The long forms are in `tests/long.sh`.
 
+mod appenders;
 mod away;
 mod back;
 pub(crate) mod draw;
