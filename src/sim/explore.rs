@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Kind};
 use crate::sim::drivers::Usual;
 use crate::sim::effect::{Effect, Op};
-use crate::sim::oracle::reader::{Cache, Row, RowColumns};
+use crate::sim::oracle::reader::{Cache, Format, Row, RowColumns};
 use crate::sim::oracle::{Config, Oracle, TableConfig, Violation};
 use crate::sim::outside::{self, Outside};
 use crate::sim::process::{CHAIN, DEAD, PIPELINE, Process, Setup};
@@ -98,6 +98,7 @@ impl Prepared {
             Err(violation) => Ended::Violated(violation),
         };
         run.seen.merged = run.oracle.merged().saturating_sub(self.oracle.merged()) as u64;
+        run.seen.log_checkpoints = run.oracle.log_checkpoints().saturating_sub(self.oracle.log_checkpoints()) as u64;
         run.seen.idle = run.oracle.idle().saturating_sub(self.oracle.idle()) as u64;
         (ended, run.seen, run.trace)
     }
@@ -111,21 +112,21 @@ fn config<'a>(every: impl Iterator<Item = &'a Setup>) -> Config {
         config.commit_empty |= setup.commit_empty;
         for sink in &setup.sinks {
             let all = rows(setup, |s, o| (sink.keep)(s, o) && !(setup.dead_letters && is_broken(o)));
-            add_table(&mut config, sink.name, RowColumns::SplitOff, all);
+            add_table(&mut config, sink.name, sink.format, RowColumns::SplitOff, all);
         }
         if setup.dead_letters {
-            add_table(&mut config, DEAD, RowColumns::TopicOffset, rows(setup, |_, o| is_broken(o)));
+            add_table(&mut config, DEAD, setup.dead_format(), RowColumns::TopicOffset, rows(setup, |_, o| is_broken(o)));
         }
     }
     config
 }
 
-fn add_table(config: &mut Config, name: &str, columns: RowColumns, rows: Vec<Row>) {
+fn add_table(config: &mut Config, name: &str, format: Format, columns: RowColumns, rows: Vec<Row>) {
     let root = format!("{name}/");
     match config.tables.iter_mut().find(|t| t.root == root) {
         Some(known) if known.rows.len() >= rows.len() => {}
         Some(known) => known.rows = rows,
-        None => config.tables.push(TableConfig { root, url: format!("sim://{name}"), columns, rows }),
+        None => config.tables.push(TableConfig { root, format, url: format!("sim://{name}"), columns, rows }),
     }
 }
 
@@ -282,10 +283,11 @@ impl<'p> Run<'p> {
         }
         if self.budget.outside > 0 {
             for table in self.tables() {
-                let touched =
-                    |ask: &Ask| ask.key().strip_prefix(table).is_some_and(|r| r.starts_with("/snapshot") || r.starts_with("/consumer"));
+                let dirs = ["/snapshot", "/consumer", "/_delta_log"];
+                let touched = |ask: &Ask| ask.key().strip_prefix(table).is_some_and(|r| dirs.iter().any(|dir| r.starts_with(dir)));
                 if waiting.iter().any(|(_, ask)| touched(ask)) {
-                    let some = self.prepared.scenario.outside.iter().filter(|what| what.is_possible(&self.objects.map, table));
+                    let format = self.format_of(table);
+                    let some = self.prepared.scenario.outside.iter().filter(|what| what.is_possible(&self.objects.map, table, format));
                     moves.extend(some.map(|what| Move::Outside(*what, table)));
                 }
             }
@@ -295,6 +297,11 @@ impl<'p> Run<'p> {
 
     fn tables(&self) -> BTreeSet<&'static str> {
         self.slots.iter().flat_map(|s| s.setup.tables()).collect()
+    }
+
+    fn format_of(&self, table: &str) -> Format {
+        let slot = self.slots.iter().find(|s| s.setup.tables().contains(&table));
+        slot.map(|s| s.setup.format_of(table)).unwrap_or_default()
     }
 
     /// Two runs with the same state go on in the same ways: the objects, what each process was answered, what is on its way.
@@ -373,7 +380,8 @@ impl<'p> Run<'p> {
             Move::Outside(what, table) => {
                 self.budget.outside = self.budget.outside.saturating_sub(1);
                 self.outside += 1;
-                for effect in outside::make(what, &mut self.objects, table, 5000 + self.outside) {
+                let format = self.format_of(table);
+                for effect in outside::make(what, &mut self.objects, table, format, 5000 + self.outside) {
                     self.seen.expired += u64::from(effect.by_expiry);
                     self.oracle.after_call(&effect, &self.objects.map)?;
                 }
@@ -387,7 +395,7 @@ impl<'p> Run<'p> {
         self.apply(&late.ask, late.process)?;
         if self.objects.sum() != before {
             self.seen.landed_late += 1;
-            self.seen.late_snapshots += u64::from(late.ask.key().contains("/snapshot/snapshot-"));
+            self.seen.late_snapshots += u64::from(is_snapshot(late.ask.key()));
         }
         Ok(())
     }
@@ -402,7 +410,7 @@ impl<'p> Run<'p> {
             _ => Op::Put,
         };
         let key = ask.key().to_owned();
-        let snapshot = key.contains("/snapshot/snapshot-");
+        let snapshot = is_snapshot(&key);
         self.seen.snapshots += u64::from(op == Op::Create && snapshot);
         self.seen.dead_snapshots += u64::from(op == Op::Delete && snapshot && before.is_some());
         self.seen.checkpoints += u64::from(op == Op::Create && key.starts_with(CHAIN));
@@ -475,6 +483,7 @@ impl<'p> Run<'p> {
 
     fn die(&mut self, slot: usize) -> Result<(), Violation> {
         self.seen.died += 1;
+        self.seen.died_checkpointing += u64::from(self.first(slot).is_some_and(|(_, ask)| is_of_checkpoint(ask.key())));
         self.slots[slot].process = None;
         self.start(slot)
     }
@@ -522,7 +531,18 @@ fn name(slot: usize) -> char {
     char::from(b'A' + u8::try_from(slot).unwrap_or(25))
 }
 
-/// Is it a name that only its writer knows until a published object names it? Calls on such names commute with everything.
+/// Is it a name that only its writer knows until a published object names it? Calls on such names commute with everything. A checkpoint of a
+/// Delta log is not: its name is made of the version alone, so two writers meet at it, and readers look for it.
 fn is_fresh(key: &str) -> bool {
-    key.contains("/manifest/") || key.contains("/bucket-")
+    key.contains("/manifest/") || key.contains("/bucket-") || (key.ends_with(".parquet") && !key.contains("/_delta_log/"))
+}
+
+/// Of either format.
+fn is_snapshot(key: &str) -> bool {
+    key.contains("/snapshot/snapshot-") || (key.contains("/_delta_log/") && key.ends_with(".json"))
+}
+
+/// A checkpoint of a Delta log, or the hint to one.
+fn is_of_checkpoint(key: &str) -> bool {
+    key.contains("/_delta_log/") && (key.ends_with(".parquet") || key.ends_with("_last_checkpoint"))
 }

@@ -7,6 +7,7 @@ use crate::env::Rule;
 use crate::sim::drivers::{Depth, Replay, Seeded};
 use crate::sim::explore::Prepared;
 use crate::sim::oracle::Violation;
+use crate::sim::oracle::reader::Format;
 use crate::sim::outside::Outside;
 use crate::sim::process::{Setup, SimSink, every};
 use crate::sim::scenario::{Before, Budget, Ended, Scenario, Schedule, Seen};
@@ -151,7 +152,7 @@ fn even(_: &str, offset: u64) -> bool {
 }
 
 fn sink(name: &'static str) -> SimSink {
-    SimSink { name, keep: every, partitioned: false, buckets: 0 }
+    SimSink { name, format: Format::Paimon, keep: every, partitioned: false, buckets: 0 }
 }
 
 /// Two buckets in each of two partitions, and manifests are merged as soon as there are two of a size.

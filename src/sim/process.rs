@@ -13,6 +13,7 @@ use object_store::path::Path;
 use crate::env::Env;
 use crate::error::Result;
 use crate::schema::Field;
+use crate::sim::oracle::reader::Format;
 use crate::sim::source::{self, Keep, Splits, ToRows, Told};
 use crate::sim::store::{Answer, Ask, Port, SimStore, hash128};
 use crate::sim::topic::{self, Reading, Topic, Until};
@@ -40,6 +41,8 @@ pub const DEAD: &str = "dead";
 pub struct SimSink {
     /// Its directory.
     pub name: &'static str,
+    /// What it is.
+    pub format: Format,
     /// Which rows it gets.
     pub keep: Keep,
     /// By `part`?
@@ -94,7 +97,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Setup {
-            sinks: vec![SimSink { name: "one", keep: every, partitioned: false, buckets: 0 }],
+            sinks: vec![SimSink { name: "one", format: Format::Paimon, keep: every, partitioned: false, buckets: 0 }],
             dead_letters: false,
             input: vec![("a", 5)],
             topic: None,
@@ -123,6 +126,14 @@ impl Setup {
     pub fn tables(&self) -> Vec<&'static str> {
         let dead = self.dead_letters.then_some(DEAD);
         self.sinks.iter().map(|s| s.name).chain(dead).collect()
+    }
+    /// What the table of dead letters is: what the first table is.
+    pub fn dead_format(&self) -> Format {
+        self.sinks.first().map(|s| s.format).unwrap_or_default()
+    }
+    /// What a table is.
+    pub fn format_of(&self, table: &str) -> Format {
+        self.sinks.iter().find(|s| s.name == table).map_or(self.dead_format(), |s| s.format)
     }
 }
 

@@ -162,6 +162,10 @@ pub struct Seen {
     pub merged: u64,
     /// Checkpoints of ours that moved a position and had no rows for any table.
     pub idle: u64,
+    /// Checkpoints of Delta logs that we wrote.
+    pub log_checkpoints: u64,
+    /// Lives that died with a call on such a checkpoint, or on the hint to it, in their hands.
+    pub died_checkpointing: u64,
 }
 
 impl Seen {
@@ -178,5 +182,7 @@ impl Seen {
         self.snapshots += other.snapshots;
         self.merged += other.merged;
         self.idle += other.idle;
+        self.log_checkpoints += other.log_checkpoints;
+        self.died_checkpointing += other.died_checkpointing;
     }
 }

@@ -5,6 +5,7 @@ use crate::sim::drivers::{Replay, Script, Seeded};
 use crate::sim::explore::Prepared;
 use crate::sim::families::{self, Family, Form, by_name};
 use crate::sim::oracle::Violation;
+use crate::sim::oracle::reader::Format;
 use crate::sim::outside::Outside;
 use crate::sim::scenario::{Budget, Ended, Scenario, Schedule, Seen};
 
@@ -229,7 +230,7 @@ fn every_scenario_can_be_named_and_is_named_once() {
 fn another_engine_does_only_what_it_can() {
     let empty = Default::default();
     for what in [Outside::Expire, Outside::ExpireAll, Outside::Commit, Outside::Unpin] {
-        assert!(!what.is_possible(&empty, "one"), "{what:?}");
+        assert!(!what.is_possible(&empty, "one", Format::Paimon), "{what:?}");
     }
 }
 

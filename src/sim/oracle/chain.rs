@@ -36,6 +36,8 @@ pub(super) struct Link {
 pub(super) struct Entry {
     pub(super) floor: u64,
     pub(super) floor_digest: Option<String>,
+    /// Which table the floor is of.
+    pub(super) table: String,
     pub(super) last: Option<i64>,
     pub(super) covered: At,
     pub(super) messages: Option<Vec<FileView>>,
@@ -69,6 +71,7 @@ impl Link {
             let entry = Entry {
                 floor: number(floor, "id")?,
                 floor_digest: text(floor, "sha256"),
+                table: text(floor, "table")?,
                 last: sink.get("last").and_then(Json::as_i64),
                 covered: match sink.get("covered") {
                     None | Some(Json::Null) => offsets.clone(),

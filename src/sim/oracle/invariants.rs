@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::chain::{Entry, Link};
-use super::reader::{FileView, Objects, Row, SnapshotView};
+use super::reader::{FileView, Format, Objects, Row, SnapshotView};
 use super::{Oracle, Violation, breaks};
 use crate::sim::effect::Effect;
 
@@ -99,8 +99,12 @@ impl Oracle {
     fn floor_is_true(&self, link: &Link, entry: &Entry, table: usize, objects: &Objects) -> Checked {
         let table = &self.tables[table];
         let place = || format!("checkpoint {}, {}", link.seq, table.root());
-        if entry.floor > 0 && !table.had(entry.floor, entry.floor_digest.as_deref()) {
+        if (entry.floor > 0 || entry.floor_digest.is_some()) && !table.had(entry.floor, entry.floor_digest.as_deref()) {
             return breaks("I10", format!("{}: the floor {} never had these bytes", place(), entry.floor));
+        }
+        if table.format() == Format::Delta && (entry.floor_digest.is_none() || table.id_at(entry.floor) != Some(entry.table.as_str())) {
+            let text = format!("{}: the floor {} is of the table {:?}, {:?}", place(), entry.floor, entry.table, entry.floor_digest);
+            return breaks("I10", text);
         }
         let last = table.newest_identifier(&link.user, entry.floor);
         // `closed` says so by its kind: `end` has landed, wherever its floor is.
@@ -109,8 +113,8 @@ impl Oracle {
             let text = format!("{}: at the floor {} the newest identifier is {last:?}, not {:?}", place(), entry.floor, entry.last);
             return breaks("I10", text);
         }
-        let gone = entry.floor > 0 && table.reader.object(&format!("snapshot/snapshot-{}", entry.floor), objects).is_err();
-        let pinned = link.kind != "open" && !table.unprotected && !table.unpinned.contains(&link.user);
+        let gone = entry.floor > 0 && table.reader.object(&table.format().snapshot(entry.floor), objects).is_err();
+        let pinned = table.format().walks() && link.kind != "open" && !table.unprotected && !table.unpinned.contains(&link.user);
         if gone && pinned {
             return breaks("I10", format!("{}: the floor {} is expired already: it was read before the pin", place(), entry.floor));
         }
@@ -120,6 +124,9 @@ impl Oracle {
     /// I10: from the first `data` on.
     fn pin_is_there(&self, link: &Link, table: usize, objects: &Objects) -> Checked {
         let table = &self.tables[table];
+        if !table.format().walks() {
+            return Ok(()); // its history says what has landed, however much of it is gone
+        }
         let joined = self.chain.get(link.seq.wrapping_sub(1)).is_some_and(|before| before.sinks.contains_key(&table.url));
         let wanted = (link.kind == "data" || link.kind == "end") && joined && !table.unpinned.contains(&link.user);
         if wanted && table.reader.object(&format!("consumer/consumer-{}", link.user), objects).is_err() {
@@ -139,6 +146,16 @@ impl Oracle {
             }
             (None, Some(_)) => {
                 let Some(view) = self.tables[at].create(id, objects)? else { return Ok(()) };
+                if self.tables[at].format() == Format::Delta {
+                    let owned = self.chain.opened(&view.commit_user).is_some();
+                    self.tables[at].check_commit(&view, by_us(what), owned)?;
+                    if owned && by_us(what) {
+                        self.tables[at].check_bounds(&view, objects)?;
+                    }
+                    if owned && !by_us(what) {
+                        return Ok(()); // somebody else moved our transaction, and the ghost knows it
+                    }
+                }
                 if view.properties.contains_key(CHECKPOINT) || self.chain.opened(&view.commit_user).is_some() {
                     return self.snapshot_of_chain(at, &view, objects);
                 }
@@ -187,7 +204,7 @@ impl Oracle {
             let expired = known.is_some_and(|k| !k.there);
             let same = known.is_some_and(|k| k.view.added.is_empty() && !k.view.properties.contains_key(CLOSED_AT));
             // What closes a lineage adds nothing, whatever had ended it before.
-            if expired && (closes || (same && view.added.is_empty())) {
+            if table.format().walks() && expired && (closes || (same && view.added.is_empty())) {
                 return Ok(true);
             }
             return breaks("I2", format!("{place} is {identifier} of {user}, and so was {before}"));
@@ -303,6 +320,9 @@ impl Oracle {
 
     /// Another engine that expires what a pin keeps: from then on a floor may be gone.
     fn look_for_ignored_pins(&mut self, at: usize, id: u64, what: &Effect, objects: &Objects) {
+        if !self.tables[at].format().walks() {
+            return;
+        }
         let Some(user) = self.chain.greatest().filter(|g| g.kind != "closed").map(|g| g.user.clone()) else { return };
         let table = &mut self.tables[at];
         let pin = table.reader.object(&format!("consumer/consumer-{user}"), objects).ok().and_then(|b| next_snapshot(b));

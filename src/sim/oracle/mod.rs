@@ -1,6 +1,7 @@
 //! The oracle: says of every change of the simulated store whether exactly-once still stands.
 //!
-//! It shares no code with what it judges: tables are read from raw bytes ([`reader`]), checkpoints as plain JSON. It remembers everything
+//! It shares no code with what it judges: tables of either format are read from raw bytes ([`reader`]), checkpoints as plain JSON. A version of a
+//! Delta table is called a snapshot here, too. It remembers everything
 //! that ever was there (its *ghosts*), so what expiry and retention have removed is still held against what comes later.
 //!
 //! [`Oracle::after_call`] looks at what one change can break, and names it by the invariant of `spec/`:
@@ -19,13 +20,18 @@
 //! | I10 | a pin is written or removed, a checkpoint appears | a pin is never above the owned floor and the user's newest snapshot, is there from the first `data` on, goes only when its lineage has ended in the table; a floor says the truth and is not expired |
 //! | I11 | a checkpoint or closing snapshot appears | after an `open` that goes back, all sinks are closed before the next; `closed-at` is what had landed |
 //! | I12 | a snapshot or checkpoint appears | every object that it names is there, with its true size and rows; record counts add up |
+//! | log | a Delta commit of ours appears | `commitInfo` first and true, a `txnId` of its own, one transaction (a close: two), blind appends alone, partition values as in the directories, statistics that leave no row out, rising times where asked; after somebody else moved our transaction nothing more of it |
+//! | log | a checkpoint of a Delta log, or the hint, appears | it says what the commits up to it say; is written once, of a version that is there; the hint names one that is there and counts it right |
 //! | buckets | a snapshot appears | each row is in the bucket of its key; within a bucket the sequence numbers of an appended file are above those of every live file |
 //!
-//! [`Oracle::at_end`] reads each table anew and compares its rows with the input as a multiset. I5 is seen by [`Oracle::told`], which the simulated source calls.
+//! [`Oracle::at_end`] reads each table anew (a Delta table from its newest checkpoint, and from its first commit while that is there) and compares its rows with the input as a multiset. I5 is seen by [`Oracle::told`], which the simulated source calls.
 //! Not judged: dropped sinks that come back, backfills, `--resolve`, `--adopt`.
 
 mod chain;
+pub mod delta;
 mod invariants;
+mod log;
+mod paimon;
 pub mod reader;
 mod table;
 #[cfg(test)]
@@ -35,7 +41,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use self::chain::Chain;
-use self::reader::{Cache, Objects, Row, RowColumns, snapshot_id};
+use self::reader::{Cache, Format, Objects, Row, RowColumns};
 use self::table::Ghost;
 use super::effect::Effect;
 
@@ -57,6 +63,8 @@ pub struct Config {
 pub struct TableConfig {
     /// Prefix of its keys: `one/`.
     pub root: String,
+    /// What it is.
+    pub format: Format,
     /// The sink's url, as checkpoints have it.
     pub url: String,
     /// Which columns name the record.
@@ -99,6 +107,8 @@ pub struct Summary {
     pub checkpoints: usize,
     /// Lineages.
     pub lineages: usize,
+    /// Checkpoints of Delta logs that ever were written by us.
+    pub log_checkpoints: usize,
 }
 
 /// Watches one simulated store. A clone watches a branch.
@@ -159,6 +169,7 @@ impl Oracle {
             summary.doubled.insert(table.root().to_owned(), doubled);
             summary.snapshots += table.snapshots();
             summary.fallen += table.fallen_ever();
+            summary.log_checkpoints += table.log.checkpoints();
         }
         Ok(summary)
     }
@@ -166,6 +177,11 @@ impl Oracle {
     /// Snapshots in history whose base lists other manifests than the one before them had, for the same files.
     pub fn merged(&self) -> usize {
         self.tables.iter().map(Ghost::merged).sum()
+    }
+
+    /// Checkpoints of Delta logs that we have written.
+    pub fn log_checkpoints(&self) -> usize {
+        self.tables.iter().map(|t| t.log.checkpoints()).sum()
     }
 
     /// Checkpoints that carried nothing for any table, and moved a position.
@@ -183,12 +199,14 @@ impl Oracle {
 
     fn object_changed(&mut self, at: usize, path: &str, what: &Effect, objects: &Objects) -> Result<(), Violation> {
         let (dir, name) = path.split_once('/').unwrap_or(("", path));
+        let format = self.tables[at].format();
         match dir {
-            "snapshot" => match snapshot_id(name) {
+            _ if dir == format.dir() => match format.snapshot_id(name) {
                 Some(id) => self.snapshot_changed(at, id, what, objects),
+                None if format == Format::Delta => self.tables[at].log_changed(name, what, objects),
                 None => Ok(()),
             },
-            "consumer" => match name.strip_prefix("consumer-") {
+            "consumer" if format == Format::Paimon => match name.strip_prefix("consumer-") {
                 Some(user) => self.pin_changed(at, user, what),
                 None => Ok(()),
             },

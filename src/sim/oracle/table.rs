@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chain::digest;
-use super::reader::{Cache, FileView, Objects, Reader, Row, RowColumns, SnapshotView, TWICE, TableView};
+use super::log::LogGhost;
+use super::reader::{Cache, FileView, Format, Objects, Reader, Row, RowColumns, SnapshotView, TWICE, TableView};
 use super::{TableConfig, Violation, breaks};
 use crate::sim::outside::FOREIGN;
 
@@ -39,7 +40,7 @@ pub(super) struct Stand {
 pub(super) struct Ghost {
     pub(super) reader: Reader,
     pub(super) url: String,
-    columns: RowColumns,
+    pub(super) columns: RowColumns,
     /// Split -> offset -> how often the input has it.
     expected: BTreeMap<String, BTreeMap<i64, usize>>,
     pub(super) history: BTreeMap<u64, Known>,
@@ -62,6 +63,8 @@ pub(super) struct Ghost {
     pub(super) unpinned: BTreeSet<String>,
     /// Another engine expired what a pin should have kept.
     pub(super) unprotected: bool,
+    /// Delta: what was seen of its log besides versions.
+    pub(super) log: LogGhost,
 }
 
 fn i12(text: String) -> Violation {
@@ -89,7 +92,7 @@ fn only_in<'a>(a: &'a [FileView], b: &[FileView]) -> Vec<&'a FileView> {
 impl Ghost {
     pub(super) fn new(config: TableConfig, cache: &Cache) -> Ghost {
         let mut ghost = Ghost {
-            reader: Reader::new(&config.root, cache.clone()),
+            reader: Reader::new(&config.root, config.format, cache.clone()),
             url: config.url,
             columns: config.columns,
             expected: BTreeMap::new(),
@@ -105,6 +108,7 @@ impl Ghost {
             ranges: Vec::new(),
             unpinned: BTreeSet::new(),
             unprotected: false,
+            log: LogGhost::default(),
         };
         ghost.expect(&config.rows);
         ghost
@@ -117,6 +121,9 @@ impl Ghost {
     pub(super) fn root(&self) -> &str {
         self.reader.root()
     }
+    pub(super) fn format(&self) -> Format {
+        self.reader.format()
+    }
     pub(super) fn snapshots(&self) -> usize {
         self.history.len()
     }
@@ -128,11 +135,11 @@ impl Ghost {
         let pairs = self.history.values().zip(self.history.values().skip(1));
         pairs.filter(|(below, above)| !below.view.manifests.iter().flatten().eq(&above.view.manifests[0])).count()
     }
-    fn newest(&self) -> Option<&Known> {
+    pub(super) fn newest(&self) -> Option<&Known> {
         self.history.values().next_back()
     }
     /// The key of a path under the root.
-    fn key(&self, path: &str) -> String {
+    pub(super) fn key(&self, path: &str) -> String {
         format!("{}{path}", self.root())
     }
 
@@ -169,17 +176,16 @@ impl Ghost {
 
     /// A snapshot was created. None: it fell into a slot that expiry had emptied.
     pub(super) fn create(&mut self, id: u64, objects: &Objects) -> Result<Option<Arc<SnapshotView>>, Violation> {
-        let newest = self.newest().map_or(0, |k| k.view.id);
-        if id <= newest {
+        let next = self.newest().map_or(self.format().first(), |k| k.view.id + 1);
+        if id < next {
             self.fallen.insert(id);
             self.fallen_ever += 1;
             return Ok(None);
         }
-        if id != newest + 1 {
-            return breaks("I1", format!("{}: snapshot {id} comes after {newest}", self.root()));
+        if id != next {
+            return breaks("I1", format!("{}: snapshot {id} comes where {next} is the next", self.root()));
         }
-        let path = format!("snapshot/snapshot-{id}");
-        let bytes = self.reader.object(&path, objects).map_err(i12)?;
+        let bytes = self.reader.object(&self.format().snapshot(id), objects).map_err(i12)?;
         let before = self.newest().map(|k| k.view.clone());
         let view = self.reader.snapshot(id, bytes, objects, before.as_deref());
         let unreadable = |text: String| Violation { invariant: if text.ends_with(TWICE) { "I2" } else { "I12" }, text };
@@ -227,11 +233,12 @@ impl Ghost {
             let text = format!("{}: snapshot {id} is not built on {}: it lacks {lost:?} and has besides {new:?}", self.root(), id - 1);
             return breaks("I1", text);
         }
+        let Some(said) = view.records else { return Ok(()) };
         let sum = |files: &[FileView]| files.iter().map(|f| i64::try_from(f.rows).unwrap_or(i64::MAX)).sum::<i64>();
         let delta = sum(&view.added) - sum(&view.deleted);
-        let records = [before.map_or(0, |b| b.records[0]) + delta, delta];
-        if view.records != records {
-            return breaks("I12", format!("{}: snapshot {id} has the record counts {:?}, not {records:?}", self.root(), view.records));
+        let records = [before.and_then(|b| b.records).map_or(0, |b| b[0]) + delta, delta];
+        if said != records {
+            return breaks("I12", format!("{}: snapshot {id} has the record counts {said:?}, not {records:?}", self.root()));
         }
         Ok(())
     }
@@ -333,8 +340,8 @@ impl Ghost {
     pub(super) fn at_end(&self, objects: &Objects) -> Result<(usize, usize), Violation> {
         let view: TableView = self.read_again(objects)?;
         let mut seen: BTreeMap<Row, usize> = BTreeMap::new();
-        let newest = view.snapshots.values().next_back();
-        for file in newest.into_iter().flat_map(|s| s.live.values()) {
+        self.log_at_end(&view, objects)?;
+        for file in view.live.values() {
             for row in self.file_is_true(file, objects)?.iter() {
                 *seen.entry(row.clone()).or_default() += 1;
             }
@@ -367,7 +374,7 @@ impl Ghost {
         }
         let mut rest = objects.clone();
         for id in &self.fallen {
-            rest.remove(&self.key(&format!("snapshot/snapshot-{id}")));
+            rest.remove(&self.key(&self.format().snapshot(*id)));
         }
         self.reader.table(&rest).map_err(i12)
     }

@@ -21,7 +21,7 @@ use object_store::{
 };
 use uuid::Uuid;
 
-use super::super::reader::{Cache, Objects, Row, RowColumns};
+use super::super::reader::{Cache, Format, Objects, Row, RowColumns};
 use super::super::{Config, Oracle, Summary, TableConfig, Violation};
 use crate::decode::{Decoded, Decoder, Reject, Stage};
 use crate::env::{Deadline, Env};
@@ -89,7 +89,13 @@ impl Setup {
             let all = self.input.iter().flat_map(|(s, n)| (0..*n).map(|i| ((*s).to_owned(), Self::offset_of(i) as i64)));
             all.filter(|(_, o)| !self.dead || dead == (o % 5 == 0)).collect()
         };
-        let table = |name: &str, columns, rows| TableConfig { root: format!("{name}/"), url: format!("sim://{name}"), columns, rows };
+        let table = |name: &str, columns, rows| TableConfig {
+            root: format!("{name}/"),
+            format: Format::Paimon,
+            url: format!("sim://{name}"),
+            columns,
+            rows,
+        };
         let mut tables: Vec<TableConfig> = self.sinks.iter().map(|(n, _)| table(n, RowColumns::SplitOff, rows(false))).collect();
         if self.dead {
             tables.push(table("dead", RowColumns::TopicOffset, rows(true)));
