@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod checkpoint;
+pub mod deletion;
 pub mod log;
 pub mod names;
 pub mod options;

@@ -20,6 +20,7 @@ use super::widen::{widen, widening};
 use super::{BATCH_ROWS, Scan, ScanFile, ranged, shaped};
 use crate::datafile::{damaged, footer_with, scalar_at};
 use crate::error::{Error, Result};
+use crate::format::delta::deletion::deleted_rows;
 use crate::schema::{Field, Schema};
 
 /// A file that is being read.
@@ -247,8 +248,4 @@ fn ranges(metadata: &ArrowReaderMetadata, old: &Field, new: &Field) -> Result<Op
         ranged(old, new, min.as_ref(), max.as_ref(), nulls, u64::try_from(group.num_rows()).ok()?)
     };
     Ok(Some(groups.iter().enumerate().map(one).collect()))
-}
-
-async fn deleted_rows(_: &crate::store::Store, _: &crate::format::delta::action::DeletionVector) -> Result<RoaringTreemap> {
-    Err(Error::invalid("deletion vectors are not read yet"))
 }
