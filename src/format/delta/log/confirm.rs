@@ -36,7 +36,8 @@ impl DeltaLog {
             _ => None,
         });
         let wanted = wanted.ok_or_else(|| Error::internal("a commit without its transaction").hint("please report this"))?;
-        let landed = newest.txns.get(&wanted.app_id).is_some_and(|seen| seen.txn.version == wanted.version);
+        // More than ours: a newer owner of the chain is at work, and it began only when ours had landed.
+        let landed = newest.txns.get(&wanted.app_id).is_some_and(|seen| seen.txn.version >= wanted.version);
         if newest.version >= staged.id && landed {
             self.state().newest = Arc::new(DeltaState::of(newest)?);
             return Ok(Standing::In);
@@ -49,7 +50,7 @@ impl DeltaLog {
         Err(here("the version below is not the one that it was decided on"))
     }
 
-    async fn pointed_to(&self) -> Result<Option<u64>> {
+    pub(super) async fn pointed_to(&self) -> Result<Option<u64>> {
         let bytes = self.store.get(names::LAST_CHECKPOINT).await?;
         let value = bytes.and_then(|b| serde_json::from_slice::<serde_json::Value>(&b).ok());
         Ok(value.and_then(|v| v.get("version")?.as_u64()))
