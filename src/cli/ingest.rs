@@ -13,6 +13,7 @@ use crate::cli::signals::watched;
 use crate::cli::tables::columns_of;
 use crate::env::Env;
 use crate::error::Result;
+use crate::format::Format;
 use crate::pipeline::Monitor;
 use crate::pipeline::file::PipelineFile;
 use crate::pipeline::location;
@@ -44,7 +45,9 @@ fn file(args: &IngestArgs) -> Result<PipelineFile> {
         (Some(path), _) => PipelineFile::load(path, &args.set),
         (None, to) => {
             let to = to.as_deref().unwrap_or_default();
-            PipelineFile::for_command(&args.from, to, &here()?, &args.set, &|name| std::env::var(name).ok())
+            let format = args.format.map(|format| format!("sinks.0.format={}", Format::from(format)));
+            let set: Vec<String> = format.into_iter().chain(args.set.iter().cloned()).collect();
+            PipelineFile::for_command(&args.from, to, &here()?, &set, &|name| std::env::var(name).ok())
         }
     }
 }

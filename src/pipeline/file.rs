@@ -162,8 +162,8 @@ pub struct CsvSpec {
 pub struct SinkSpec {
     /// Absolute path, or URL.
     pub location: String,
-    /// The table format.
-    pub format: Format,
+    /// The table format; none: that of the table that is there, else Paimon.
+    pub format: Option<Format>,
     /// Columns in order; none: those of the table, else inferred from the first records.
     pub columns: Option<Vec<ColumnSpec>>,
     /// Rows for which one of these is not true are dead letters.
@@ -192,8 +192,8 @@ pub struct WatermarkSpec {
 pub struct DeadLetterSpec {
     /// Absolute path, or URL.
     pub location: String,
-    /// The table format.
-    pub format: Format,
+    /// The table format; none: that of the table that is there, else Paimon.
+    pub format: Option<Format>,
 }
 
 /// `checkpoint`: whichever trigger comes first; without one there is a single checkpoint at the end.

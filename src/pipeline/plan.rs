@@ -55,7 +55,8 @@ impl Planned {
                 (None, Some(table)) => table.schema().fields.iter().map(column_of).collect(),
                 (None, None) => planned.inferred(file, env, sink).await?,
             };
-            let specs = kept(sink.format, specs).map_err(|e| file.locate(&format!("sinks.{i}.columns"), e))?;
+            let format = format_of(sink.format, table.as_ref());
+            let specs = kept(format, specs).map_err(|e| file.locate(&format!("sinks.{i}.columns"), e))?;
             let at = |e: Error| file.locate(&part(i, sink, &specs, &e), e);
             // A table that is there says itself how it is partitioned.
             let partition_by = match &table {
@@ -64,7 +65,7 @@ impl Planned {
             };
             let mapping = Mapping::build(&specs, &sink.checks, sink.on_new_field, &partition_by).map_err(at)?;
             let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-            let spec = TableSpec::new(sink.format, mapping.schema.fields.clone()).partition_by(partition_by).options(options);
+            let spec = TableSpec::new(format, mapping.schema.fields.clone()).partition_by(partition_by).options(options);
             spec.check().map_err(at)?;
             if let Some(table) = &table {
                 table.fits(&spec).map_err(at)?;
@@ -78,7 +79,7 @@ impl Planned {
         if let Some(dead) = &file.dead_letter {
             let store = Store::open(&dead.location, env, options.clone())?;
             let table = Table::open_if_exists(store.clone()).await?;
-            let spec = TableSpec::new(dead.format, dead_letters::columns());
+            let spec = TableSpec::new(format_of(dead.format, table.as_ref()), dead_letters::columns());
             if let Some(table) = &table {
                 table.fits(&spec)?;
             }
@@ -221,6 +222,11 @@ fn part(i: usize, sink: &SinkSpec, specs: &[ColumnSpec], error: &Error) -> Strin
         None if message.contains("table option") => format!("sinks.{i}.options"),
         None => format!("sinks.{i}"),
     }
+}
+
+/// What the pipeline says; else what the table is that is there.
+fn format_of(said: Option<Format>, table: Option<&Table>) -> Format {
+    said.or_else(|| table.map(Table::format)).unwrap_or_default()
 }
 
 /// The columns with the types that the format keeps.

@@ -385,8 +385,8 @@ fn character(at: &At<'_>) -> Result<Option<u8>> {
     }
 }
 
-fn format(at: &At<'_>) -> Result<Format> {
-    Ok(at.word(&[("paimon", Format::Paimon), ("delta", Format::Delta)], &[])?.unwrap_or_default())
+fn format(at: &At<'_>) -> Result<Option<Format>> {
+    at.word(&[("paimon", Format::Paimon), ("delta", Format::Delta)], &[])
 }
 
 fn sink(at: &At<'_>, base: &Path) -> Result<SinkSpec> {

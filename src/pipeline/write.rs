@@ -15,7 +15,7 @@ pub(super) fn yaml(file: &PipelineFile) -> String {
     put("decode", decode(&file.decode));
     put("sinks", file.sinks.iter().map(sink).collect());
     if let Some(dead) = &file.dead_letter {
-        put("dead_letter", json!({"location": text(&dead.location), "format": dead.format.name()}));
+        put("dead_letter", compact([("location", Some(text(&dead.location))), ("format", dead.format.map(|f| json!(f.name())))]));
     }
     let c = &file.checkpoint;
     put(
@@ -155,7 +155,7 @@ fn sink(spec: &SinkSpec) -> Value {
     let watermark = |w: &WatermarkSpec| json!({"column": text(&w.column), "lateness": show_duration(w.lateness)});
     compact([
         ("location", Some(text(&spec.location))),
-        ("format", Some(json!(spec.format.name()))),
+        ("format", spec.format.map(|f| json!(f.name()))),
         ("columns", spec.columns.as_ref().map(|all| Value::Object(all.iter().map(column).collect()))),
         ("checks", list(&spec.checks)),
         ("partition_by", list(&spec.partition_by)),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::datafile::{Buckets, Layout, WriterOptions};
 use crate::error::{Error, Kind, Result};
 use crate::format::delta::log::{self as delta, DeltaLog};
+use crate::format::delta::names as delta_names;
 use crate::format::paimon::bucket::FixedBuckets;
 use crate::format::paimon::log::PaimonLog;
 use crate::format::{CommitUser, Format, SnapshotLog};
@@ -23,15 +24,15 @@ pub(crate) enum Log {
 impl Log {
     /// The table that is there, of whichever format.
     pub(crate) async fn find(store: &Store) -> Result<Option<Log>> {
-        let (paimon, delta) = (PaimonLog::find(store).await?, DeltaLog::find(store).await?);
-        match (paimon, delta) {
-            (Some(_), Some(_)) => Err(Error::invalid("here are two tables, one of Apache Paimon and one of Delta Lake")
+        let Some(paimon) = PaimonLog::find(store).await? else {
+            return Ok(DeltaLog::find(store).await?.map(|log| Log::Delta(Arc::new(log))));
+        };
+        if store.size(&delta_names::commit(0)).await?.is_some() {
+            return Err(Error::invalid("here are two tables, one of Apache Paimon and one of Delta Lake")
                 .at(store.url())
-                .hint("remove `schema/` or `_delta_log/`, whichever should not be there")),
-            (Some(log), None) => Ok(Some(Log::Paimon(Arc::new(log)))),
-            (None, Some(log)) => Ok(Some(Log::Delta(Arc::new(log)))),
-            (None, None) => Ok(None),
+                .hint("remove `schema/` or `_delta_log/`, whichever should not be there"));
         }
+        Ok(Some(Log::Paimon(Arc::new(paimon))))
     }
 
     /// Creates the table; when somebody else creates it at the same moment, that one is opened.
@@ -71,14 +72,6 @@ impl Log {
         match self {
             Log::Paimon(log) => log.schema().schema.clone(),
             Log::Delta(log) => log.current().schema.schema.clone(),
-        }
-    }
-
-    /// The columns as this format would keep them.
-    pub(crate) fn kept(&self, columns: &Schema) -> Result<Schema> {
-        match self {
-            Log::Paimon(_) => Ok(columns.clone()),
-            Log::Delta(_) => delta::kept(columns),
         }
     }
 

@@ -4,7 +4,26 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::format::Format;
 use crate::sink::Resolution;
+
+/// A table format, as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TableFormat {
+    /// Apache Paimon
+    Paimon,
+    /// Delta Lake
+    Delta,
+}
+
+impl From<TableFormat> for Format {
+    fn from(format: TableFormat) -> Format {
+        match format {
+            TableFormat::Paimon => Format::Paimon,
+            TableFormat::Delta => Format::Delta,
+        }
+    }
+}
 
 /// Run a pipeline: read, write, checkpoint, commit; killed at any moment, the next run goes on exactly where this one stood
 #[derive(Debug, Args)]
@@ -14,6 +33,7 @@ Examples:
   table-cli ingest orders.yaml
   table-cli ingest orders.yaml --dry-run        # plan, schema and five rows; writes nothing
   table-cli ingest --from 'in/*.ndjson' --to ./lake/orders         # columns are inferred
+  table-cli ingest --from 'in/*.ndjson' --to ./lake/orders --format delta
   table-cli ingest orders.yaml --set checkpoint.every=2s
   table-cli ingest orders.yaml --rewind 12      # `table-cli checkpoints orders.yaml` has them
 
@@ -30,6 +50,9 @@ pub(crate) struct IngestArgs {
     /// Instead of a pipeline file: the table, created with inferred columns unless it exists. Checkpoints go to `_checkpoints` beside it
     #[arg(long, value_name = "LOCATION", requires = "from")]
     pub(crate) to: Option<String>,
+    /// With --to: the format of the table; left out, that of the table that is there, else paimon
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "to")]
+    pub(crate) format: Option<TableFormat>,
     /// Print the plan, the schema and the first five rows; write nothing. Not for a start that goes back or takes over
     #[arg(long, conflicts_with_all = ["rewind", "abandon", "resolve", "adopt", "forget", "drop_sink"])]
     pub(crate) dry_run: bool,

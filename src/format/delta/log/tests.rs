@@ -39,8 +39,7 @@ fn user(name: &str) -> CommitUser {
     CommitUser::new(name)
 }
 fn one(log: &DeltaLog, name: &str, identifier: i64) -> Change {
-    let message =
-        CommitMessage { version: 1, user: user(name), partition: vec![], bucket: 0, total_buckets: -1, files: vec![file(log)] };
+    let message = CommitMessage { version: 1, user: user(name), partition: vec![], bucket: 0, total_buckets: -1, files: vec![file(log)] };
     let checkpoint = Some(Digest::of(&identifier.to_be_bytes()));
     let messages = vec![message];
     Change::Append(Committable { user: user(name), identifier, checkpoint, watermark: None, properties: BTreeMap::new(), messages })
