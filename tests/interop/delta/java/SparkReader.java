@@ -239,7 +239,7 @@ public class SparkReader {
         DeltaTableBuilder builder = DeltaTable.create(spark).location(path(q));
         for (JsonNode c : q.get("columns")) {
             StructField f = Types.field(c.get(0).asText(), c.get(1));
-            builder = builder.addColumn(f);
+            builder = builder.addColumn(c.size() > 2 ? computed(f, c.get(2).asText()) : f);
         }
         String[] partition = strings(q.path("partition"));
         if (partition.length > 0) {
@@ -254,6 +254,12 @@ public class SparkReader {
         }
         builder.execute();
         return N.objectNode();
+    }
+
+    /** Spark's SQL takes these columns for no table of this catalog. */
+    static StructField computed(StructField f, String how) {
+        io.delta.tables.DeltaColumnBuilder b = DeltaTable.columnBuilder(spark, f.name()).dataType(f.dataType());
+        return (how.equals("identity") ? b.generatedAlwaysAsIdentity() : b.generatedAlwaysAs(how)).build();
     }
 
     static String[] strings(JsonNode array) {
