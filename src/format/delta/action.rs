@@ -282,10 +282,21 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<Action>> {
         // The name first: a kind of tomorrow may have any form.
         let named: BTreeMap<String, &serde_json::value::RawValue> = serde_json::from_slice(line).map_err(damaged)?;
         if named.keys().any(|name| KINDS.contains(&name.as_str())) {
-            actions.push(serde_json::from_slice(line).map_err(damaged)?);
+            actions.push(match serde_json::from_slice(line) {
+                Err(_) if named.contains_key("commitInfo") => Action::CommitInfo(free(line).map_err(damaged)?),
+                action => action.map_err(damaged)?,
+            });
         }
     }
     Ok(actions)
+}
+
+/// A `commitInfo` in which something has another type than by habit: it is free in form, so that is left out.
+fn free(line: &[u8]) -> serde_json::Result<CommitInfo> {
+    let mut named: BTreeMap<String, Map<String, Value>> = serde_json::from_slice(line)?;
+    let mut info = named.remove("commitInfo").unwrap_or_default();
+    info.retain(|key, value| serde_json::from_value::<CommitInfo>(Map::from_iter([(key.clone(), value.clone())]).into()).is_ok());
+    serde_json::from_value(info.into())
 }
 
 const KINDS: [&str; 10] =
@@ -320,6 +331,14 @@ mod tests {
         let bytes = encode(&actions).unwrap();
         assert_eq!(decode(&bytes).unwrap(), actions);
         assert!(String::from_utf8(bytes).unwrap().contains(r#""minReaderVersion":1"#));
+    }
+
+    #[test]
+    fn who_committed_may_be_told_in_any_form() {
+        let told = br#"{"commitInfo":{"timestamp":"now","operation":"WRITE","operationParameters":null,"x":[1]}}"#;
+        let other = Map::from_iter([("x".to_owned(), serde_json::json!([1]))]);
+        let info = CommitInfo { operation: Some("WRITE".into()), other, ..Default::default() };
+        assert_eq!(decode(told).unwrap(), [Action::CommitInfo(info)]);
     }
 
     #[test]

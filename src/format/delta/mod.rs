@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod checkpoint;
+pub mod cleanup;
 pub mod deletion;
 pub mod log;
 pub mod names;

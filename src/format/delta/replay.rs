@@ -7,7 +7,7 @@
 mod listing;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use self::listing::Listing;
+pub(super) use self::listing::{Listing, hint};
 use super::action::{Action, Add, CommitInfo, DomainMetadata, Metadata, Protocol, Txn, decode};
 use super::checkpoint::{Checkpoint, read};
 use super::names;
@@ -212,10 +212,10 @@ fn reconciles(action: &Action) -> Error {
 }
 
 /// Which file an action is of: path, and id of the deletion vector.
-pub(crate) type FileKey = (String, Option<String>);
+pub(super) type FileKey = (String, Option<String>);
 
 /// Which file an `add` or `remove` is of.
-pub(crate) fn key(action: &Action) -> Option<FileKey> {
+pub(super) fn key(action: &Action) -> Option<FileKey> {
     let (path, vector) = match action {
         Action::Add(add) => (&add.path, &add.deletion_vector),
         Action::Remove(remove) => (&remove.path, &remove.deletion_vector),
@@ -225,7 +225,7 @@ pub(crate) fn key(action: &Action) -> Option<FileKey> {
 }
 
 /// The actions of a commit. `Data`: it is empty or damaged.
-pub(crate) fn actions(bytes: &[u8]) -> Result<Vec<Action>> {
+pub(super) fn actions(bytes: &[u8]) -> Result<Vec<Action>> {
     // An empty commit would count as one that did nothing, and its rows would be lost silently.
     if bytes.is_empty() {
         let hint = "its writer died over it, or a power cut took its bytes: find out what it was, then delete it if it is the newest";
@@ -282,7 +282,11 @@ pub async fn live_files(store: &Store, version: u64, keep: &(dyn Fn(&Add) -> boo
 
 /// Tries it with the listing that the hint allows, and when that fails with a whole one: the hint may be wrong, and somebody may have
 /// cleaned up meanwhile.
-async fn attempts<T, F: Future<Output = Result<T>>>(store: &Store, version: Option<u64>, work: impl Fn(Arc<Listing>) -> F) -> Result<T> {
+pub(super) async fn attempts<T, F: Future<Output = Result<T>>>(
+    store: &Store,
+    version: Option<u64>,
+    work: impl Fn(Arc<Listing>) -> F,
+) -> Result<T> {
     if let Some(listing) = Listing::from_hint(store, version).await? {
         match work(Arc::new(listing)).await {
             Err(e) if e.kind() == Kind::Data => {}
@@ -296,10 +300,10 @@ async fn attempts<T, F: Future<Output = Result<T>>>(store: &Store, version: Opti
 }
 
 /// What a walk begins with, and the commits after it.
-type Commits = Vec<(u64, Bytes)>;
+pub(super) type Commits = Vec<(u64, Bytes)>;
 
 /// Walks from the newest checkpoint at or below `version` that can be read, or else from version 0, to `version`.
-async fn segment<T, F: Future<Output = Result<T>>>(
+pub(super) async fn segment<T, F: Future<Output = Result<T>>>(
     store: &Store,
     listing: &Listing,
     version: u64,
@@ -341,7 +345,7 @@ pub(crate) async fn commit(store: &Store, version: u64) -> Result<Option<Bytes>>
     store.get(&names::commit(version)).await
 }
 
-async fn state_of(store: &Store, from: Option<Checkpoint>, commits: Commits) -> Result<LogState> {
+pub(super) async fn state_of(store: &Store, from: Option<Checkpoint>, commits: Commits) -> Result<LogState> {
     let mut commits = commits.into_iter();
     let mut state = match from {
         Some(checkpoint) => {

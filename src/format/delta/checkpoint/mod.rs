@@ -5,12 +5,17 @@
 
 mod cells;
 pub(crate) mod parquet;
+pub(crate) mod pointer;
 pub(crate) mod read;
-#[cfg(test)]
 pub(crate) mod rows;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod write;
 
 use std::collections::BTreeMap;
 
+pub use self::write::{Written, write};
 use super::names::{LogFile, parse};
 use crate::store::Entry;
 

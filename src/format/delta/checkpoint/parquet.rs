@@ -10,16 +10,14 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder};
 
-use crate::datafile::unknown_codec;
+use crate::datafile::{footer_with, unknown_codec};
 use crate::error::{Error, Result};
 use crate::store::Store;
 
 /// Rows of a batch, at most.
 const BATCH_ROWS: usize = 4096;
-/// The end of a file that is read first.
-const FOOTER: u64 = 64 << 10;
+const HINT: &str = "delete it if the commits before it are there";
 /// Ranges with a gap of up to so many bytes are read at once.
 const GAP: u64 = 64 << 10;
 
@@ -28,6 +26,7 @@ pub(crate) struct ParquetRows {
     file: File,
     /// None: the file has none of the columns.
     decoder: Option<ParquetPushDecoder>,
+    rows: u64,
 }
 
 struct File {
@@ -40,7 +39,9 @@ impl ParquetRows {
     /// Opens `name`, of `size` bytes, to read the top-level columns `columns`, in the file's order. `Data`: it is missing or damaged.
     pub(crate) async fn open(store: &Store, name: String, size: u64, columns: &[&str]) -> Result<ParquetRows> {
         let file = File { store: store.clone(), name, size };
-        let footer = file.footer().await?;
+        let place = file.place();
+        let footer = footer_with(|range| file.fetch(range), file.size, &place).await?;
+        let rows = u64::try_from(footer.file_metadata().num_rows()).unwrap_or_default();
         // Types as Parquet has them: what a writer noted beside them about its own memory says nothing.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::try_new(Arc::new(footer), options).map_err(|e| file.damaged(e))?;
@@ -53,7 +54,12 @@ impl ParquetRows {
             let builder = ParquetPushDecoderBuilder::new_with_metadata(metadata).with_projection(mask).with_batch_size(BATCH_ROWS);
             Some(builder.build().map_err(|e| file.damaged(e))?)
         };
-        Ok(ParquetRows { file, decoder })
+        Ok(ParquetRows { file, decoder, rows })
+    }
+
+    /// All rows of the file, by its footer.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// The next rows; `None` at the end.
@@ -74,24 +80,6 @@ impl ParquetRows {
 }
 
 impl File {
-    async fn footer(&self) -> Result<ParquetMetaData> {
-        let decoder = ParquetMetaDataPushDecoder::try_new(self.size).map_err(|e| self.damaged(e))?;
-        let mut decoder = decoder.with_page_index_policy(PageIndexPolicy::Skip);
-        let tail = self.size.saturating_sub(FOOTER)..self.size;
-        decoder.push_range(tail.clone(), self.fetch(tail).await?).map_err(|e| self.damaged(e))?;
-        loop {
-            match decoder.try_decode().map_err(|e| self.damaged(e))? {
-                DecodeResult::Data(metadata) => return Ok(metadata),
-                DecodeResult::NeedsData(ranges) => {
-                    for range in ranges {
-                        decoder.push_range(range.clone(), self.fetch(range).await?).map_err(|e| self.damaged(e))?;
-                    }
-                }
-                DecodeResult::Finished => return Err(Error::internal("a footer was read twice").hint("please report this")),
-            }
-        }
-    }
-
     /// Ranges in their order; neighbours are read together.
     async fn fetch_all(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let mut order: Vec<usize> = (0..ranges.len()).collect();
@@ -122,10 +110,7 @@ impl File {
         if let Some(unknown) = unknown_codec(&e) {
             return unknown.at(self.place());
         }
-        Error::data("this checkpoint is no readable Parquet file")
-            .because(e)
-            .at(self.place())
-            .hint("delete it if the commits before it are there")
+        Error::data("this checkpoint is no readable Parquet file").because(e).at(self.place()).hint(HINT)
     }
 
     fn place(&self) -> String {

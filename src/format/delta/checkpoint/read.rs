@@ -106,28 +106,18 @@ pub(crate) struct Chunks {
 impl Chunks {
     /// Begins it; nothing but `columns` is read of Parquet files.
     pub(crate) async fn of(store: &Store, checkpoint: &Checkpoint, columns: &'static [&'static str]) -> Result<Chunks> {
-        let (mut files, mut actions, mut sidecars) = (VecDeque::new(), None, Vec::new());
+        let mut files: VecDeque<(String, u64)> = VecDeque::new();
+        let mut actions = None;
         if checkpoint.json {
-            let all = json(store, checkpoint).await?;
-            sidecars.extend(all.iter().filter_map(|action| if let Action::Sidecar(s) = action { Some(s.clone()) } else { None }));
-            actions = Some(all);
+            actions = Some(json(store, checkpoint).await?);
         } else {
-            for (name, size) in &checkpoint.files {
-                let path = format!("{LOG_DIR}/{name}");
-                let mut rows = ParquetRows::open(store, path.clone(), *size, &["sidecar"]).await?;
-                while let Some(batch) = rows.next().await? {
-                    sidecars.extend(cells::actions::<Sidecar>(&batch, "sidecar").map_err(|e| e.at(store.place(&path)).hint(HINT))?);
-                }
-                files.push_back((path, *size));
-            }
+            files.extend(checkpoint.files.iter().map(|(name, size)| (format!("{LOG_DIR}/{name}"), *size)));
         }
-        for sidecar in sidecars {
-            files.push_back(located(store, checkpoint, sidecar)?);
-        }
+        files.extend(sidecars(store, checkpoint).await?);
         Ok(Chunks { store: store.clone(), columns, actions, files, open: None })
     }
 
-    /// The next of it, and the file that it is from; `None` at the end.
+    /// The next of it; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Chunk>> {
         if let Some(actions) = self.actions.take() {
             return Ok(Some(Chunk::Actions(actions)));
@@ -181,7 +171,7 @@ pub(crate) async fn adds(store: &Store, checkpoint: &Checkpoint, mut each: impl 
     Ok(())
 }
 
-async fn json(store: &Store, checkpoint: &Checkpoint) -> Result<Vec<Action>> {
+pub(super) async fn json(store: &Store, checkpoint: &Checkpoint) -> Result<Vec<Action>> {
     let mut actions = Vec::new();
     for (name, _) in &checkpoint.files {
         let path = format!("{LOG_DIR}/{name}");
@@ -190,6 +180,24 @@ async fn json(store: &Store, checkpoint: &Checkpoint) -> Result<Vec<Action>> {
         actions.extend(decode(&bytes).map_err(|e| e.at(store.place(&path)))?);
     }
     Ok(actions)
+}
+
+/// The sidecars of a checkpoint: paths under the table's root, and sizes in bytes.
+pub(crate) async fn sidecars(store: &Store, checkpoint: &Checkpoint) -> Result<Vec<(String, u64)>> {
+    let mut found: Vec<Sidecar> = Vec::new();
+    if checkpoint.json {
+        let all = json(store, checkpoint).await?;
+        found.extend(all.into_iter().filter_map(|action| if let Action::Sidecar(sidecar) = action { Some(sidecar) } else { None }));
+    } else {
+        for (name, size) in &checkpoint.files {
+            let path = format!("{LOG_DIR}/{name}");
+            let mut rows = ParquetRows::open(store, path.clone(), *size, &["sidecar"]).await?;
+            while let Some(batch) = rows.next().await? {
+                found.extend(cells::actions::<Sidecar>(&batch, "sidecar").map_err(|e| e.at(store.place(&path)).hint(HINT))?);
+            }
+        }
+    }
+    found.into_iter().map(|sidecar| located(store, checkpoint, sidecar)).collect()
 }
 
 fn located(store: &Store, checkpoint: &Checkpoint, sidecar: Sidecar) -> Result<(String, u64)> {

@@ -80,7 +80,7 @@ impl DeltaLog {
         };
         let (store, state) = (self.store.clone(), self.state.clone());
         let work = async move {
-            let written: Result<()> = Err(Error::invalid("not yet"));
+            let written = checkpoint::write(&store, version).await;
             let mut held = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             held.checkpointing = None;
             let newest = Arc::make_mut(&mut held.newest);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{DeltaLog, DeltaState, at_table, property_of};
 use crate::error::Result;
 use crate::format::delta::action::{self, Action, Add, CommitInfo, Txn};
-use crate::format::delta::{names, partition, replay};
+use crate::format::delta::{deletion, names, partition, replay};
 use crate::format::property;
 
 /// One version, as its commit says.
@@ -104,6 +104,7 @@ impl DeltaLog {
         let newest = self.newest().await?;
         let mut found = BTreeSet::new();
         for add in self.live_files(newest.log.version, &|_| true).await? {
+            found.extend(add.deletion_vector.as_ref().and_then(deletion::file));
             found.insert(partition::uri_decode(&add.path)?);
         }
         Ok(found)

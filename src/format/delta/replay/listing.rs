@@ -11,9 +11,9 @@ use crate::store::{Entry, Store};
 
 /// The commits and complete checkpoints of a log, or of its newer end.
 #[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) commits: BTreeSet<u64>,
-    pub(super) checkpoints: BTreeMap<u64, Vec<Checkpoint>>,
+pub(in crate::format::delta) struct Listing {
+    pub(in crate::format::delta) commits: BTreeSet<u64>,
+    pub(in crate::format::delta) checkpoints: BTreeMap<u64, Vec<Checkpoint>>,
     /// Is there anything of a log?
     any: bool,
 }
@@ -25,7 +25,7 @@ struct Hint {
 }
 
 /// The version that `_last_checkpoint` names; anything odd is no hint.
-pub(crate) async fn hint(store: &Store) -> Result<Option<u64>> {
+pub(in crate::format::delta) async fn hint(store: &Store) -> Result<Option<u64>> {
     let bytes = store.get(LAST_CHECKPOINT).await?;
     Ok(bytes.and_then(|bytes| serde_json::from_slice::<Hint>(&bytes).ok()).map(|hint| hint.version))
 }
@@ -33,7 +33,7 @@ pub(crate) async fn hint(store: &Store) -> Result<Option<u64>> {
 impl Listing {
     /// The end of the log from the checkpoint on that the hint names. `None`: there is no hint, it names a version above `most`, or no
     /// complete checkpoint of that version is there.
-    pub(super) async fn from_hint(store: &Store, most: Option<u64>) -> Result<Option<Listing>> {
+    pub(in crate::format::delta) async fn from_hint(store: &Store, most: Option<u64>) -> Result<Option<Listing>> {
         let Some(version) = hint(store).await? else { return Ok(None) };
         if most.is_some_and(|most| version > most) {
             return Ok(None);
@@ -42,7 +42,7 @@ impl Listing {
         Ok(Some(listing).filter(|listing| listing.checkpoints.contains_key(&version)))
     }
 
-    pub(super) async fn whole(store: &Store) -> Result<Listing> {
+    pub(in crate::format::delta) async fn whole(store: &Store) -> Result<Listing> {
         Ok(Listing::of(store.list(LOG_DIR).await?))
     }
 
@@ -53,21 +53,21 @@ impl Listing {
     }
 
     /// The newest version that there is anything of.
-    pub(super) fn newest(&self) -> Option<u64> {
+    pub(in crate::format::delta) fn newest(&self) -> Option<u64> {
         self.commits.last().max(self.checkpoints.keys().next_back()).copied()
     }
 
-    pub(super) fn has(&self, version: u64) -> bool {
+    pub(in crate::format::delta) fn has(&self, version: u64) -> bool {
         self.commits.contains(&version) || self.checkpoints.contains_key(&version)
     }
 
     /// May cleaning up have taken what `version` needs? It takes what lies below a checkpoint.
-    pub(super) fn cleaned(&self, version: u64) -> bool {
+    pub(in crate::format::delta) fn cleaned(&self, version: u64) -> bool {
         self.checkpoints.range(version..).any(|(v, _)| *v > version)
     }
 
     /// There is no commit and no checkpoint. `Data`: but something is left of a log.
-    pub(super) fn nothing(&self, store: &Store) -> Result<()> {
+    pub(in crate::format::delta) fn nothing(&self, store: &Store) -> Result<()> {
         if !self.any {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Listing {
     }
 
     /// There is nothing of `version`. `Data`: but there should be.
-    pub(super) fn absent(&self, store: &Store, version: u64) -> Result<()> {
+    pub(in crate::format::delta) fn absent(&self, store: &Store, version: u64) -> Result<()> {
         if self.newest().is_none_or(|newest| newest < version) || self.cleaned(version) {
             return self.newest().map_or_else(|| self.nothing(store), |_| Ok(()));
         }

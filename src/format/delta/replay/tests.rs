@@ -10,74 +10,74 @@ use super::*;
 use crate::store::StoreOptions;
 use crate::store::testing::Jumping;
 
-fn store(name: &str) -> Store {
+pub(crate) fn store(name: &str) -> Store {
     Store::open(&format!("memory://replay-{name}/t"), &Jumping::env(), StoreOptions::default()).unwrap()
 }
 
-fn protocol() -> Action {
+pub(crate) fn protocol() -> Action {
     Action::Protocol(Protocol { min_reader_version: 1, min_writer_version: 2, ..Default::default() })
 }
 
-fn metadata(id: &str) -> Action {
+pub(crate) fn metadata(id: &str) -> Action {
     let configuration = [("delta.appendOnly".to_owned(), "true".to_owned())].into();
     let partition_columns = vec!["p".to_owned()];
     Action::MetaData(Metadata { id: id.into(), schema_string: "{}".into(), configuration, partition_columns, ..Default::default() })
 }
 
-fn txn(app: &str, version: i64) -> Action {
+pub(crate) fn txn(app: &str, version: i64) -> Action {
     Action::Txn(Txn { app_id: app.into(), version, last_updated: Some(7) })
 }
 
-fn added(path: &str) -> Add {
+pub(crate) fn added(path: &str) -> Add {
     let partition_values = [("p".to_owned(), Some("x".to_owned())), ("q".to_owned(), None)].into();
     Add { path: path.into(), partition_values, size: 5, stats: Some("{\"numRecords\":1}".into()), ..Default::default() }
 }
 
-fn add(path: &str) -> Action {
+pub(crate) fn add(path: &str) -> Action {
     Action::Add(Box::new(added(path)))
 }
 
-fn add_with(path: &str, vector: &str) -> Action {
+pub(crate) fn add_with(path: &str, vector: &str) -> Action {
     Action::Add(Box::new(Add { deletion_vector: Some(dv(vector)), ..added(path) }))
 }
 
-fn remove(path: &str) -> Action {
+pub(crate) fn remove(path: &str) -> Action {
     Action::Remove(Box::new(Remove { path: path.into(), deletion_timestamp: Some(1), ..Default::default() }))
 }
 
-fn dv(id: &str) -> DeletionVector {
+pub(crate) fn dv(id: &str) -> DeletionVector {
     DeletionVector { storage_type: "u".into(), path_or_inline_dv: id.into(), offset: Some(1), size_in_bytes: 34, cardinality: 2 }
 }
 
-fn domain(name: &str, removed: bool) -> Action {
+pub(crate) fn domain(name: &str, removed: bool) -> Action {
     Action::DomainMetadata(DomainMetadata { domain: name.into(), configuration: "{}".into(), removed })
 }
 
-fn info(operation: &str) -> Action {
+pub(crate) fn info(operation: &str) -> Action {
     Action::CommitInfo(CommitInfo { operation: Some(operation.into()), ..Default::default() })
 }
 
-fn parquet_of(actions: &[Action]) -> Bytes {
+pub(crate) fn parquet_of(actions: &[Action]) -> Bytes {
     let batch = rows(actions).unwrap();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
     writer.write(&batch).unwrap();
     Bytes::from(writer.into_inner().unwrap())
 }
 
-async fn put(store: &Store, name: &str, bytes: impl Into<Bytes>) {
+pub(crate) async fn put(store: &Store, name: &str, bytes: impl Into<Bytes>) {
     store.put(name, bytes.into()).await.unwrap();
 }
 
-async fn commit(store: &Store, version: u64, actions: &[Action]) {
+pub(crate) async fn commit(store: &Store, version: u64, actions: &[Action]) {
     put(store, &names::commit(version), encode(actions).unwrap()).await;
 }
 
-async fn hint(store: &Store, version: u64) {
+pub(crate) async fn hint(store: &Store, version: u64) {
     put(store, LAST_CHECKPOINT, format!("{{\"version\":{version},\"size\":3}}")).await;
 }
 
 /// Commit 0 makes the table, each later one adds `f<version>` and moves the transaction of `user`.
-async fn log(name: &str, versions: u64) -> Store {
+pub(crate) async fn log(name: &str, versions: u64) -> Store {
     let store = store(name);
     commit(&store, 0, &[info("CREATE TABLE"), protocol(), metadata("m")]).await;
     for version in 1..=versions {
@@ -86,28 +86,28 @@ async fn log(name: &str, versions: u64) -> Store {
     store
 }
 
-fn later(version: u64) -> Vec<Action> {
+pub(crate) fn later(version: u64) -> Vec<Action> {
     vec![info("WRITE"), txn("user", version as i64), add(&format!("f{version}"))]
 }
 
 /// What a checkpoint of `version` of such a log holds.
-fn held(version: u64) -> Vec<Action> {
+pub(crate) fn held(version: u64) -> Vec<Action> {
     let mut actions = vec![protocol(), metadata("m"), txn("user", version as i64)];
     actions.extend((1..=version).map(|v| add(&format!("f{v}"))));
     actions
 }
 
-async fn drop_commits(store: &Store, versions: std::ops::Range<u64>) {
+pub(crate) async fn drop_commits(store: &Store, versions: std::ops::Range<u64>) {
     for version in versions {
         store.delete(&names::commit(version)).await.unwrap();
     }
 }
 
-async fn paths(store: &Store, version: u64) -> Vec<String> {
+pub(crate) async fn paths(store: &Store, version: u64) -> Vec<String> {
     live_files(store, version, &|_| true).await.unwrap().into_iter().map(|add| add.path).collect()
 }
 
-fn files(versions: std::ops::RangeInclusive<u64>) -> Vec<String> {
+pub(crate) fn files(versions: std::ops::RangeInclusive<u64>) -> Vec<String> {
     versions.map(|v| format!("f{v}")).collect()
 }
 
@@ -161,7 +161,7 @@ async fn domains_and_transactions_are_the_newest_of_each() {
 }
 
 /// Writes the checkpoint of version 5 as one kind of checkpoint.
-async fn checkpoint(store: &Store, kind: &str, mut actions: Vec<Action>, version: u64) {
+pub(crate) async fn checkpoint(store: &Store, kind: &str, mut actions: Vec<Action>, version: u64) {
     let zero = format!("_delta_log/{version:020}.checkpoint");
     let id = "80a083e8-7026-4e79-81be-64bd76c43a11";
     let (adds, frame): (Vec<Action>, Vec<Action>) = actions.drain(..).partition(|a| matches!(a, Action::Add(_) | Action::Remove(_)));
@@ -199,7 +199,7 @@ fn with_sidecars(frame: &[Action], version: u64, sidecars: &[(&str, usize)]) -> 
     let sidecar = vec![Field::new("path", DataType::Utf8, true), long("sizeInBytes"), long("modificationTime")];
     fields.push(Field::new("sidecar", DataType::Struct(sidecar.into()), true));
     fields.push(Field::new("checkpointMetadata", DataType::Struct(vec![long("version")].into()), true));
-    let schema = std::sync::Arc::new(Schema::new(fields));
+    let schema = Arc::new(Schema::new(fields));
     let mut actions = frame.to_vec();
     actions.push(Action::CheckpointMetadata(super::super::action::CheckpointMetadata { version: version as i64 }));
     actions.extend(
@@ -214,7 +214,7 @@ fn with_sidecars(frame: &[Action], version: u64, sidecars: &[(&str, usize)]) -> 
     Bytes::from(writer.into_inner().unwrap())
 }
 
-const KINDS: [&str; 5] = ["classic", "parts", "v2 json", "v2 parquet", "v2 classic"];
+pub(crate) const KINDS: [&str; 5] = ["classic", "parts", "v2 json", "v2 parquet", "v2 classic"];
 
 #[tokio::test]
 async fn every_kind_of_checkpoint_stands_for_the_commits_below_it() {
