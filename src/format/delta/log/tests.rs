@@ -193,7 +193,6 @@ async fn a_table_that_is_recreated_under_a_writer_is_other_and_nothing_is_publis
 
 /// The log was cleaned up to a version above ours while our commit was on its way: it fills a hole that nobody reads.
 #[tokio::test]
-#[ignore = "wants checkpoints"]
 async fn a_commit_in_a_slot_that_was_cleaned_up_is_removed_again_and_lands_above() {
     let store = store();
     let log = table_in(&store, &[("delta.checkpointInterval", "3")]).await;
@@ -219,7 +218,6 @@ async fn a_commit_in_a_slot_that_was_cleaned_up_is_removed_again_and_lands_above
 
 /// Ours landed; then others went on, made a checkpoint and cleaned up, all before we could confirm.
 #[tokio::test]
-#[ignore = "wants checkpoints"]
 async fn a_commit_that_was_cleaned_up_before_it_is_confirmed_is_in_history() {
     let store = store();
     let log = table_in(&store, &[("delta.checkpointInterval", "3")]).await;
@@ -240,7 +238,6 @@ async fn a_commit_that_was_cleaned_up_before_it_is_confirmed_is_in_history() {
 
 /// The same, and a newer owner of the chain has even landed the next identifier.
 #[tokio::test]
-#[ignore = "wants checkpoints"]
 async fn a_commit_that_a_newer_owner_built_on_before_it_is_confirmed_stays() {
     let store = store();
     let log = table_in(&store, &[("delta.checkpointInterval", "3")]).await;
