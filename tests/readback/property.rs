@@ -26,25 +26,25 @@ use serde_json::{Map, Value, json};
 use super::model::{answered, batch, cells, decimal, has_multiset, nanos, rows_of_batch};
 use super::readers::{Row, ask, compared, count_comparison, difference};
 
-const OPS: [&str; 7] = ["eq", "lt", "le", "gt", "ge", "is_null", "is_not_null"];
+pub(super) const OPS: [&str; 7] = ["eq", "lt", "le", "gt", "ge", "is_null", "is_not_null"];
 
 /// A table, what is written to it commit by commit, and what is asked.
 #[derive(Clone, Debug)]
-struct Case {
-    fields: Vec<Field>,
-    partitioned: bool,
-    buckets: usize,
-    stats: &'static str,
-    commits: Vec<Vec<Vec<Value>>>,
-    filters: Vec<Filter>,
+pub(super) struct Case {
+    pub(super) fields: Vec<Field>,
+    pub(super) partitioned: bool,
+    pub(super) buckets: usize,
+    pub(super) stats: &'static str,
+    pub(super) commits: Vec<Vec<Vec<Value>>>,
+    pub(super) filters: Vec<Filter>,
 }
 
 #[derive(Clone, Debug)]
-struct Filter {
-    column: usize,
-    op: &'static str,
+pub(super) struct Filter {
+    pub(super) column: usize,
+    pub(super) op: &'static str,
     /// Canonical text; none for `is_null` and `is_not_null`.
-    bound: Option<String>,
+    pub(super) bound: Option<String>,
 }
 
 // ---------------------------------------------------------------- types and values
@@ -74,7 +74,7 @@ fn key() -> BoxedStrategy<Item> {
     atom().prop_filter("a float is no key", move |t| !float(t)).prop_map(|data_type| Item { data_type, nullable: false }).boxed()
 }
 
-fn item(data_type: BoxedStrategy<DataType>) -> BoxedStrategy<Box<Item>> {
+pub(super) fn item(data_type: BoxedStrategy<DataType>) -> BoxedStrategy<Box<Item>> {
     (data_type, any::<bool>()).prop_map(|(data_type, nullable)| Box::new(Item { data_type, nullable })).boxed()
 }
 
@@ -114,7 +114,7 @@ fn hex(least: u32, most: u32) -> BoxedStrategy<Value> {
     proptest::collection::vec(byte, least as usize..=most as usize).prop_map(text).boxed()
 }
 
-const YEARS: (i128, i128) = (-62_135_596_800_000_000, 253_402_300_799_999_999);
+pub(super) const YEARS: (i128, i128) = (-62_135_596_800_000_000, 253_402_300_799_999_999);
 
 fn moment(precision: u8) -> BoxedStrategy<Value> {
     let step = |digits: u8| 10i128.pow(u32::from(digits - precision));
@@ -125,7 +125,7 @@ fn moment(precision: u8) -> BoxedStrategy<Value> {
     whole(least / step, most / step).prop_map(move |n| json!(format!("{unit}:{}", n * step))).boxed()
 }
 
-fn value(data_type: &DataType) -> BoxedStrategy<Value> {
+pub(super) fn value(data_type: &DataType) -> BoxedStrategy<Value> {
     let number = |least: i64, most: i64| whole(least.into(), most.into()).prop_map(|n| json!(n.to_string())).boxed();
     match data_type {
         DataType::Boolean => any::<bool>().prop_map(|b| json!(b.to_string())).boxed(),
@@ -176,7 +176,7 @@ fn entries(key: BoxedStrategy<Value>, value: BoxedStrategy<Value>) -> BoxedStrat
     proptest::collection::vec((key, value), 0..4).prop_map(once).boxed()
 }
 
-fn nullable(data_type: &DataType, nullable: bool) -> BoxedStrategy<Value> {
+pub(super) fn nullable(data_type: &DataType, nullable: bool) -> BoxedStrategy<Value> {
     let value = value(data_type);
     if nullable { prop_oneof![1 => Just(Value::Null), 3 => value].boxed() } else { value }
 }
@@ -235,14 +235,16 @@ fn case() -> BoxedStrategy<Case> {
 
 /// Whose rules a comparison follows.
 #[derive(Clone, Copy, PartialEq)]
-enum By {
+pub(super) enum By {
     /// NaN equals itself and is above all, -0.0 equals 0.0: ours.
     Sql,
     /// NaN equals nothing: the second filter of tests/interop.
     Ieee,
+    /// -NaN is below all, NaN above all, and -0.0 is below 0.0: Arrow's kernels.
+    Total,
 }
 
-fn order(by: By, data_type: &DataType, a: &str, b: &str) -> Option<Ordering> {
+pub(super) fn order(by: By, data_type: &DataType, a: &str, b: &str) -> Option<Ordering> {
     let float = |t: &str| match data_type {
         DataType::Float => f64::from(f32::from_bits(u32::from_str_radix(&t[4..], 16).unwrap())),
         _ => f64::from_bits(u64::from_str_radix(&t[4..], 16).unwrap()),
@@ -253,6 +255,7 @@ fn order(by: By, data_type: &DataType, a: &str, b: &str) -> Option<Ordering> {
             let (a, b) = (float(a), float(b));
             match by {
                 By::Ieee => a.partial_cmp(&b)?,
+                By::Total => a.total_cmp(&b),
                 By::Sql => a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
             }
         }
@@ -281,7 +284,7 @@ fn passes(by: By, data_type: &DataType, value: &Value, filter: &Filter) -> bool 
     }
 }
 
-fn expected(case: &Case, by: By, filter: Option<&Filter>) -> Vec<Row> {
+pub(super) fn expected(case: &Case, by: By, filter: Option<&Filter>) -> Vec<Row> {
     let keeps = |row: &&Vec<Value>| filter.is_none_or(|f| passes(by, &case.fields[f.column].data_type, &row[f.column], f));
     let rows: Vec<Vec<Value>> = case.commits.iter().flatten().filter(keeps).cloned().collect();
     let mut rows = cells(&case.fields, &rows);
@@ -383,7 +386,7 @@ async fn write(case: &Case, location: &Path) -> lakeward::Result<Table> {
     Ok(table)
 }
 
-async fn read(case: &Case, table: &Table, filter: Option<&Filter>) -> lakeward::Result<Vec<Row>> {
+pub(super) async fn read(case: &Case, table: &Table, filter: Option<&Filter>) -> lakeward::Result<Vec<Row>> {
     let scan = table.scan();
     let scan = if let Some(filter) = filter { scan.filter(condition(case, filter)) } else { scan };
     let mut rows = scan.rows().await?;
@@ -395,7 +398,7 @@ async fn read(case: &Case, table: &Table, filter: Option<&Filter>) -> lakeward::
     Ok(all)
 }
 
-fn same(who: &str, filter: Option<&Filter>, found: &[Row], expected: &[Row]) -> Result<(), TestCaseError> {
+pub(super) fn same(who: &str, filter: Option<&Filter>, found: &[Row], expected: &[Row]) -> Result<(), TestCaseError> {
     count_comparison();
     if found == expected {
         return Ok(());

@@ -43,9 +43,11 @@ static RUNNING: Mutex<BTreeMap<String, &'static Mutex<Process>>> = Mutex::new(BT
 
 fn start(reader: &str) -> Process {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let log = format!("{}/{reader}.stderr", env!("CARGO_TARGET_TMPDIR"));
+    let log = format!("{}/{}.stderr", env!("CARGO_TARGET_TMPDIR"), reader.replace('/', "-"));
+    let (name, zone) = reader.split_once('@').map_or((reader, None), |(name, zone)| (name, Some(zone)));
     let mut child = Command::new(root.join("tests/interop/read.sh"))
-        .args([reader, "batch"])
+        .args([name, "batch"])
+        .envs(zone.map(|zone| ("TZ", zone)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(File::create(&log).unwrap())
@@ -55,7 +57,7 @@ fn start(reader: &str) -> Process {
     Process { input, output, child, log }
 }
 
-/// Asks a reader that is started by the first question. A reader that is not installed or dies fails the test.
+/// Asks a reader that is started by the first question; `duckdb@Asia/Kolkata` is one in that time zone. A reader that is not installed or dies fails the test.
 pub(crate) fn ask(reader: &str, question: &Value) -> Value {
     let process = *RUNNING
         .lock()

@@ -26,7 +26,6 @@ pub const NULL_DIRECTORY: &str = "__HIVE_DEFAULT_PARTITION__";
 /// Checks that a new table may be partitioned by this column. `Invalid` otherwise.
 pub fn check_new(field: &Field) -> Result<()> {
     let why = match &field.data_type {
-        DataType::Float | DataType::Double => "engines spell its values differently, so not every reader would find them",
         DataType::Binary(_) | DataType::VarBinary(_) | DataType::Bytes => {
             "the format keeps its values as texts, and not all bytes are text"
         }

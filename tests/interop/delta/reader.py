@@ -99,6 +99,8 @@ class DuckDb:
             return text(repr(v)) + "::" + sql_type
         if isinstance(v, str):
             return text(v)
+        if pa.types.is_decimal(t):
+            return text(format(v, "f")) + "::" + sql_type
         return text("true" if v is True else "false" if v is False else str(v)) + "::" + sql_type
 
     def rows(self, q):
@@ -199,7 +201,7 @@ class DeltaLake:
         if pa.types.is_date(t):
             return f"arrow_cast(arrow_cast('{v}', 'Int32'), 'Date32')"
         if pa.types.is_decimal(t):
-            return f"arrow_cast('{v}', 'Decimal128({t.precision}, {t.scale})')"
+            return f"arrow_cast('{v:f}', 'Decimal128({t.precision}, {t.scale})')"
         kind = {"int8": "Int8", "int16": "Int16", "int32": "Int32", "int64": "Int64", "float": "Float32", "double": "Float64"}[str(t)]
         return f"arrow_cast('{v!r}', '{kind}')"
 

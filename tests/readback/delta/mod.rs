@@ -1,5 +1,8 @@
 //! Delta tables, read by deltalake, DuckDB, Polars and Spark, and appended to by deltalake and Spark.
 
+mod partitions;
+mod property;
+
 use serde_json::json;
 
 use super::Folder;
