@@ -1,5 +1,7 @@
 //! Delta tables, read by deltalake, DuckDB, Polars and Spark, and appended to by deltalake and Spark.
 
+mod conflicts;
+mod others;
 mod partitions;
 mod property;
 
