@@ -10,6 +10,8 @@ pub(super) enum By {
     Value,
     /// Floats: -0.0 below 0.0, NaN above all and equal to itself.
     Total,
+    /// Floats: NaN above all and equal to itself, one zero.
+    NanLast,
     /// Bytes as signed ones: 0x80 is the least.
     Signed,
 }
@@ -22,6 +24,8 @@ pub(super) fn orders(reader: &str, kind: Kind) -> &'static [By] {
     match kind {
         Kind::Float | Kind::Double if is_java(reader) => &[By::Total],
         Kind::Float | Kind::Double if reader == "pypaimon-rust" => &[By::Total, By::Value],
+        Kind::Float | Kind::Double if reader == "deltalake" => &[By::Total],
+        Kind::Float | Kind::Double if matches!(reader, "duckdb" | "polars" | "spark") => &[By::NanLast],
         Kind::Bytes if is_java(reader) => &[By::Signed, By::Value],
         _ => &[By::Value],
     }

@@ -238,15 +238,23 @@ fn order(by: By, kind: Kind, a: &str, b: &str) -> Option<Ordering> {
     match (kind, by) {
         (Kind::Whole, _) => Some(whole(a).cmp(&whole(b))),
         (Kind::Bytes, By::Signed) => Some(signed(a).cmp(&signed(b))),
+        (Kind::Float | Kind::Double, By::NanLast) => {
+            let (a, b) = (float(kind, a), float(kind, b));
+            a.partial_cmp(&b).or_else(|| Some(a.is_nan().cmp(&b.is_nan())))
+        }
         (Kind::Text | Kind::Bytes, _) => Some(a.as_bytes().cmp(b.as_bytes())), // hexadecimal keeps the order
         (Kind::Float | Kind::Double, _) => {
-            let bits = |t: &str| u64::from_str_radix(&t[4..], 16).unwrap();
-            let value = |t: &str| match kind {
-                Kind::Float => f64::from(f32::from_bits(u32::try_from(bits(t)).unwrap())),
-                _ => f64::from_bits(bits(t)),
-            };
-            if matches!(by, By::Total) { Some(value(a).total_cmp(&value(b))) } else { value(a).partial_cmp(&value(b)) }
+            let (a, b) = (float(kind, a), float(kind, b));
+            if matches!(by, By::Total) { Some(a.total_cmp(&b)) } else { a.partial_cmp(&b) }
         }
+    }
+}
+
+fn float(kind: Kind, text: &str) -> f64 {
+    let bits = u64::from_str_radix(&text[4..], 16).unwrap();
+    match kind {
+        Kind::Float => f64::from(f32::from_bits(u32::try_from(bits).unwrap())),
+        _ => f64::from_bits(bits),
     }
 }
 
@@ -293,6 +301,8 @@ fn passes(by: By, kind: Kind, value: Option<&str>, op: &str, bound: &str) -> boo
         "eq" => order() == Some(Ordering::Equal),
         "ge" => order().is_some_and(Ordering::is_ge),
         "le" => order().is_some_and(Ordering::is_le),
+        "gt" => order().is_some_and(Ordering::is_gt),
+        "lt" => order().is_some_and(Ordering::is_lt),
         _ => panic!("{op}"),
     }
 }

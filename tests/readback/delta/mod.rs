@@ -1,4 +1,10 @@
-//! Delta tables, read by deltalake, DuckDB, Polars and Spark, and appended to by deltalake and Spark.
+//! Delta tables that we write, read by deltalake, DuckDB, Polars and Spark, and appended to by deltalake and Spark.
+//!
+//! ```text
+//! cargo test --test main readback::delta -- --ignored --nocapture
+//! ```
+
+mod types;
 
 mod conflicts;
 mod others;
