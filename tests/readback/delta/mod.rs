@@ -4,6 +4,7 @@
 //! cargo test --test main readback::delta -- --ignored --nocapture
 //! ```
 
+mod life;
 mod types;
 
 mod conflicts;
