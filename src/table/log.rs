@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::datafile::{Buckets, Layout, WriterOptions};
 use crate::error::{Error, Kind, Result};
-use crate::format::delta::log::{self as delta, DeltaLog};
+use crate::format::delta::log::DeltaLog;
 use crate::format::delta::names as delta_names;
 use crate::format::paimon::bucket::FixedBuckets;
 use crate::format::paimon::log::PaimonLog;

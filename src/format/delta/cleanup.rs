@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use super::checkpoint::{self, Checkpoint, pointer, read};
+use super::checkpoint::{Checkpoint, pointer, read};
 use super::names::{LOG_DIR, LogFile, SIDECAR_DIR, parse};
 use super::options::DeltaOptions;
 use super::replay;
@@ -139,7 +139,7 @@ pub async fn execute(store: &Store, plan: &CleanupPlan) -> Result<usize> {
         let newest = complete.values().next_back().and_then(|all| all.first()).unwrap_or(kept);
         read::frame(store, newest).await?;
         let rows = pointer::actions(store, newest).await?;
-        checkpoint::pointer::raise(store, newest, rows, None).await?;
+        pointer::raise(store, newest, rows, None).await?;
     }
     for (name, _) in &plan.files {
         store.delete(name).await?;

@@ -91,10 +91,7 @@ impl DeltaState {
             let kept = || self.log.txns.get(&closed_at(user)).map(|seen| Some(seen.txn.version).filter(|v| *v >= 0));
             told.or_else(kept)
         });
-        let checkpoint = match commit {
-            Some(_) => Some(property(property::CHECKPOINT).and_then(Digest::parse).unwrap_or_else(Digest::of_nothing)),
-            None => None,
-        };
+        let checkpoint = commit.as_ref().map(|_| property(property::CHECKPOINT).and_then(Digest::parse).unwrap_or_else(Digest::of_nothing));
         let (id, sha256) = commit.as_ref().map_or((self.log.version, self.log.sha256), |c| (c.version, c.sha256));
         Landed::At { identifier: txn.version, checkpoint, id, sha256, closed_at: closed_at.flatten() }
     }

@@ -29,7 +29,8 @@ pub(super) async fn fits(store: &Store, file: &DataFile, schema: &Schema, wideni
             return misfit(format!("the table's column `{}` is NOT NULL now, and a file of this commit has no such column", field.name));
         };
         let same = has.data_type() == &physical(field) || (field.data_type.is_nested() && alike(has.data_type(), &physical(field)));
-        if !same && !(widening && widens(has.data_type(), &field.data_type)) {
+        let fits = same || (widening && widens(has.data_type(), &field.data_type));
+        if !fits {
             return misfit(format!(
                 "the table's column `{}` is {} now, and a file of this commit holds {}",
                 field.name,

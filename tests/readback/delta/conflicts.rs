@@ -82,7 +82,11 @@ impl Rig {
     async fn against(&mut self, racing: bool, actions: &[Value]) -> Result<u64, Error> {
         let info = json!({"commitInfo": {"timestamp": 1, "operation": "OTHER"}});
         let text: String = std::iter::once(&info).chain(actions).map(|a| format!("{a}\n")).collect();
-        if racing { self.faster.0.lock().unwrap().push_back(text) } else { fs::write(self.log(2), text).unwrap() }
+        if racing {
+            self.faster.0.lock().unwrap().push_back(text)
+        } else {
+            fs::write(self.log(2), text).unwrap()
+        }
         let landed = self.commit.commit(6, self.messages.clone()).await;
         assert!(self.faster.0.lock().unwrap().is_empty(), "the race took place");
         landed

@@ -129,11 +129,7 @@ struct Made {
 
 fn made() -> (PathBuf, Vec<Made>) {
     let (root, out) = (Path::new(env!("CARGO_MANIFEST_DIR")), target("delta-features"));
-    let made = Command::new(root.join(".venv/bin/python"))
-        .arg(root.join("tests/interop/delta/features.py"))
-        .arg(&out)
-        .output()
-        .unwrap();
+    let made = Command::new(root.join(".venv/bin/python")).arg(root.join("tests/interop/delta/features.py")).arg(&out).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let list: Vec<Value> = serde_json::from_slice(&fs::read(out.join("tables.json")).unwrap()).unwrap();
     let text = |v: &Value| v.as_str().map(str::to_owned);

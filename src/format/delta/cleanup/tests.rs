@@ -119,7 +119,7 @@ async fn whoever_keeps_the_whole_log_is_heard() {
 }
 
 fn store_of_nothing() -> Store {
-    super::super::replay::tests::store("cleanup nothing")
+    store("cleanup nothing")
 }
 
 #[tokio::test]

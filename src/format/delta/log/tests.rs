@@ -259,7 +259,7 @@ async fn settled(log: &DeltaLog, version: u64) {
         if log.pointed_to().await.unwrap() == Some(version) {
             return;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        log.store().env().sleep(std::time::Duration::from_millis(5)).await;
     }
     panic!("no checkpoint of version {version}");
 }
@@ -288,7 +288,7 @@ async fn after_a_lost_reply_every_added_path_is_named_once_and_nothing_was_delet
         let change = one(&log, "u", 1);
         let Change::Append(c) = &change else { unreachable!() };
         let path = c.messages[0].files[0].path.clone();
-        store.put_new(&path, bytes::Bytes::from_static(b"rows")).await.unwrap();
+        store.put_new(&path, Bytes::from_static(b"rows")).await.unwrap();
         let before = head(&log).await;
         let staged = stage(&log, &before, &change).await;
         scripted.puts.lock().unwrap().push_back(put);
