@@ -250,7 +250,7 @@ fn random_delta_tables_are_read_as_brute_force_says_by_us_and_by_others() {
     let cases = std::env::var("LAKEWARD_PROPERTY_CASES").ok().map_or(150, |n| n.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let number = std::cell::Cell::new(0u32);
+    let number = std::cell::Cell::new(0usize);
     let types = std::cell::RefCell::new(BTreeMap::new());
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 60, ..Config::default() };
     let result = TestRunner::new(config).run(&case(), |case| {
