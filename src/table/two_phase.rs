@@ -168,6 +168,13 @@ impl TableCommit {
             }
             Landed::Other(why) => return Err(Error::data(why.clone()).at(self.table.url())),
         };
+        if last.is_some_and(|last| newest.is_none_or(|newest| newest < last)) {
+            let told = |id: Option<i64>| id.map_or_else(|| "nothing".to_owned(), identifier);
+            let what = format!("commit user {} had landed {}, and the table says {} now", self.user, told(last), told(newest));
+            return Err(Error::data(what)
+                .at(self.table.url())
+                .hint("the table was restored, or another process writes under the same commit user; nothing was written"));
+        }
         self.known = Some((newest, head.floor()));
         Ok((newest, head.floor()))
     }
