@@ -101,7 +101,8 @@ pub struct Metadata {
     /// Always Parquet.
     #[serde(default)]
     pub format: FileFormat,
-    /// The schema, JSON in a text.
+    /// The schema, JSON in a text. Empty: the table has no columns yet; Databricks begins some tables so.
+    #[serde(default)]
     pub schema_string: String,
     /// Names of the partition columns, in order.
     #[serde(default)]

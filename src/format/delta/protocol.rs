@@ -80,6 +80,7 @@ pub const FEATURES: &[Feature] = &[
     writer("icebergWriterCompatV3", NotWritten),
     writer("inCommitTimestamp-preview", NotWritten),
     writer("invisibleColumns", NotWritten),
+    writer("liquid", NotWritten),
     writer("materializePartitionColumns", NotWritten),
     writer("multiTableTransaction", NotWritten),
     writer("recordLevelIndex", NotWritten),

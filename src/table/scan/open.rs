@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array as _, ArrayRef, BooleanArray, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::take;
+use arrow::datatypes::{DataType as ArrowType, FieldRef, Schema as ArrowSchema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
@@ -21,7 +22,7 @@ use super::{BATCH_ROWS, Scan, ScanFile, ranged, shaped};
 use crate::datafile::{damaged, footer_with, scalar_at};
 use crate::error::{Error, Result};
 use crate::format::delta::deletion::deleted_rows;
-use crate::schema::{Field, Schema};
+use crate::schema::{DataType, Field, Schema};
 
 /// A file that is being read.
 pub(super) struct OpenFile {
@@ -75,13 +76,20 @@ impl OpenFile {
         };
         let mut tested = Vec::new();
         condition.iter().for_each(|c| c.columns(&mut tested));
-        let shown = olds(scan, written, &scan.columns).map_err(|e| e.at(&place))?;
-        let tested_olds = olds(scan, written, &tested).map_err(|e| e.at(&place))?;
+        let mut shown = olds(scan, written, &scan.columns).map_err(|e| e.at(&place))?;
+        let mut tested_olds = olds(scan, written, &tested).map_err(|e| e.at(&place))?;
 
         let metadata = footer_with(|range| scan.fetch(&file, range), file.size, &place).await?;
         // Types as Parquet has them: what a writer noted beside them about its own memory is not the table's.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options).map_err(|e| damaged(e, &place))?;
+        let mut metadata = ArrowReaderMetadata::try_new(Arc::new(metadata), options.clone()).map_err(|e| damaged(e, &place))?;
+        if scan.log_has_partitions {
+            if let Some(schema) = in_microseconds(&metadata) {
+                let options = options.with_schema(schema);
+                metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).map_err(|e| damaged(e, &place))?;
+            }
+            shown.iter_mut().chain(&mut tested_olds).flatten().for_each(|old| held(old, &metadata));
+        }
         let constants = scan.constants(&file)?;
         let (mask, found) = project(scan, &metadata, &scan.columns, &shown, &constants);
         let mut builder = ParquetPushDecoderBuilder::new_with_metadata(metadata.clone()).with_projection(mask).with_batch_size(BATCH_ROWS);
@@ -148,6 +156,53 @@ fn olds(scan: &Scan, written: &Schema, columns: &[usize]) -> Result<Vec<Option<F
         }
     };
     columns.iter().map(old).collect()
+}
+
+/// The file's columns with INT96 as microseconds, which Delta means by it; nanoseconds, the reader's own choice, end in 2262. `None`: there is
+/// no INT96.
+fn in_microseconds(metadata: &ArrowReaderMetadata) -> Option<SchemaRef> {
+    fn micros(held: &ArrowType) -> ArrowType {
+        let inner = |f: &FieldRef| Arc::new(f.as_ref().clone().with_data_type(micros(f.data_type())));
+        match held {
+            ArrowType::Timestamp(TimeUnit::Nanosecond, zone) => ArrowType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+            ArrowType::List(f) => ArrowType::List(inner(f)),
+            ArrowType::Map(f, ordered) => ArrowType::Map(inner(f), *ordered),
+            ArrowType::Struct(fields) => ArrowType::Struct(fields.iter().map(inner).collect()),
+            other => other.clone(),
+        }
+    }
+    let parquet = metadata.parquet_schema();
+    let int96 = |leaf: &usize| parquet.column(*leaf).physical_type() == parquet::basic::Type::INT96;
+    let roots: Vec<usize> = (0..parquet.num_columns()).filter(int96).map(|leaf| parquet.get_column_root_idx(leaf)).collect();
+    if roots.is_empty() {
+        return None;
+    }
+    let fields = metadata.schema().fields().iter().enumerate();
+    let fields = fields
+        .map(|(i, f)| if roots.contains(&i) { Arc::new(f.as_ref().clone().with_data_type(micros(f.data_type()))) } else { f.clone() });
+    Some(Arc::new(ArrowSchema::new(fields.collect::<Vec<_>>())))
+}
+
+/// A log without the schemas of old does not say what a column was when the file was written; the file does.
+fn held(old: &mut Field, metadata: &ArrowReaderMetadata) {
+    let Some(found) = metadata.schema().fields().iter().find(|f| *f.name() == old.name) else { return };
+    let was = match found.data_type() {
+        ArrowType::Int8 => DataType::TinyInt,
+        ArrowType::Int16 => DataType::SmallInt,
+        ArrowType::Int32 => DataType::Int,
+        ArrowType::Int64 => DataType::BigInt,
+        ArrowType::Float32 => DataType::Float,
+        ArrowType::Decimal128(precision, scale) => {
+            let Ok(scale) = u8::try_from(*scale) else { return };
+            DataType::Decimal { precision: *precision, scale }
+        }
+        ArrowType::Date32 => DataType::Date,
+        _ => return,
+    };
+    // Text is no widening to Delta: a number under a text column is a mistake of somebody's.
+    if old.data_type != DataType::String && widening(&was, &old.data_type).is_some() {
+        old.data_type = was;
+    }
 }
 
 /// What to read of the file for these columns, and where each is then.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use futures::TryStreamExt as _;
+use lakeward::condition::Condition;
 use lakeward::schema::Field;
-use lakeward::table::{CommitUser, Table};
+use lakeward::table::{CommitUser, Table, TableSpec};
 use lakeward::{Kind, Result};
 use serde_json::{Value, json};
 
@@ -114,7 +115,6 @@ async fn public_tables_are_read_as_another_engine_reads_them() {
         let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
         let (readers, error) = judge(path, &name).await;
         alike += usize::from(!readers.is_empty());
-        println!("{name}: {readers:?} {}", error.as_deref().unwrap_or_default());
         if let Some(error) = error {
             wrong.push(format!("{name}: {error}"));
         }
@@ -272,4 +272,56 @@ async fn a_feature_that_somebody_adds_during_a_run_is_refused_then() {
     let answer = get("spark", &json!({"cmd": "count", "table": path}));
     count_comparison();
     assert_eq!(answer["count"], 5);
+}
+
+#[tokio::test]
+async fn older_files_of_a_column_that_was_widened_are_read_as_the_wider_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let columns = [("i", "INT"), ("n", "SMALLINT"), ("f", "FLOAT"), ("d", "DECIMAL(5, 2)"), ("day", "DATE"), ("x", "TINYINT")];
+    let fields = columns.map(|(name, text)| Field::parse(0, name, text).unwrap());
+    let table = Table::open_or_create(path.to_str().unwrap(), TableSpec::delta(fields)).await.unwrap();
+    append(&table, &["7", "8", "f32:3fc00000", "1.25", "day:19782", "9"].map(|v| json!(v))).await.unwrap();
+
+    let log = |version: u64| path.join(format!("_delta_log/{version:020}.json"));
+    let mut metadata = None;
+    for line in fs::read_to_string(log(0)).unwrap().lines() {
+        let action: Value = serde_json::from_str(line).unwrap();
+        metadata = metadata.or(action.get("metaData").cloned());
+    }
+    let mut metadata = metadata.unwrap();
+    let mut schema: Value = serde_json::from_str(metadata["schemaString"].as_str().unwrap()).unwrap();
+    for (field, wide) in schema["fields"].as_array_mut().unwrap().iter_mut().zip([
+        "long",
+        "double",
+        "double",
+        "decimal(12,4)",
+        "timestamp_ntz",
+        "decimal(10,1)",
+    ]) {
+        field["type"] = wide.into();
+    }
+    metadata["schemaString"] = schema.to_string().into();
+    let features = json!(["typeWidening", "timestampNtz"]);
+    let protocol = json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features});
+    fs::write(log(2), format!("{}\n{}\n", json!({ "protocol": protocol }), json!({ "metaData": metadata }))).unwrap();
+
+    let table = open(&path).await.unwrap();
+    let us = format!("us:{}", 19782 * 86_400_000_000_i64);
+    let old = ["7", "f64:4020000000000000", "f64:3ff8000000000000", "1.2500", &us, "9.0"].map(|v| Some(v.to_owned())).to_vec();
+    assert_eq!(rows(&table).await.unwrap(), [old.clone()]);
+    for (condition, expected) in [
+        ("i = 7", 1),
+        ("i > 7", 0),
+        ("n = 8", 1),
+        ("f < 1.5", 0),
+        ("d = 1.25", 1),
+        ("d > 1.25", 0),
+        ("day >= '2024-02-29 00:00:00'", 1),
+        ("x = 9", 1),
+        ("x < 9", 0),
+    ] {
+        let found = table.scan().filter(Condition::parse(condition).unwrap()).count().await.unwrap();
+        assert_eq!(found, expected, "{condition}");
+    }
 }

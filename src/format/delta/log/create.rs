@@ -68,7 +68,9 @@ fn first(store: &Store, columns: &Schema, options: &BTreeMap<String, String>) ->
     parameters.insert("isManaged".to_owned(), "false".into());
     parameters.insert("partitionBy".to_owned(), Value::from(serde_json::json!(metadata.partition_columns).to_string()));
     parameters.insert("properties".to_owned(), Value::from(serde_json::json!(metadata.configuration).to_string()));
+    let protocol = protocol::of_new(schema::needs_timestamp_ntz(columns), options);
     let info = CommitInfo {
+        in_commit_timestamp: protocol::ict_enabled(&protocol, &metadata).then_some(now),
         timestamp: Some(now),
         operation: Some("CREATE TABLE".to_owned()),
         operation_parameters: parameters,
@@ -77,7 +79,6 @@ fn first(store: &Store, columns: &Schema, options: &BTreeMap<String, String>) ->
         txn_id: Some(env.uuid().to_string()),
         ..CommitInfo::default()
     };
-    let protocol = protocol::of_new(schema::needs_timestamp_ntz(columns), options);
     Ok([Action::CommitInfo(info), Action::Protocol(protocol), Action::MetaData(metadata)])
 }
 
