@@ -68,6 +68,11 @@ pub const FEATURES: &[Feature] = &[
     both("typeWidening-preview", Supported),
     both("v2Checkpoint", Supported),
     both("vacuumProtocolCheck", Supported),
+    // deltalake lists it in every table that lists features at all.
+    both("variantShredding", WhenUnused),
+    both("variantShredding-preview", WhenUnused),
+    both("variantType", WhenUnused),
+    both("variantType-preview", WhenUnused),
     writer("checkpointProtection", NotWritten),
     writer("collations", NotWritten),
     writer("collations-preview", NotWritten),
@@ -100,10 +105,6 @@ pub const FEATURES: &[Feature] = &[
     both("parquetEncryption", Refused),
     both("redirectReaderWriter-preview", Refused),
     both("timestampNanos", Refused),
-    both("variantShredding", Refused),
-    both("variantShredding-preview", Refused),
-    both("variantType", Refused),
-    both("variantType-preview", Refused),
 ];
 
 /// With these a table can be made: they promise nothing that a new and empty table would have to hold.
@@ -174,6 +175,13 @@ pub fn check_readable(protocol: &Protocol, metadata: &Metadata) -> Result<()> {
         let what = format!("the table has the feature `columnMapping`, with `delta.columnMapping.mode` = `{mode}`, which is not supported");
         return Err(Error::invalid(what).hint("only `none` is: copy the rows into a table without it"));
     }
+    let variants: Vec<&str> = listed(&protocol.reader_features).map(String::as_str).filter(|name| name.starts_with("variant")).collect();
+    if !variants.is_empty()
+        && let Some(column) = first_of_type(&parse(metadata)?, "variant")
+    {
+        let what = format!("the column `{column}` is a VARIANT, by the feature `{}`, which is not supported", variants.join("`, `"));
+        return Err(Error::invalid(what).hint("use a table without it"));
+    }
     if let Some(key) = metadata.configuration.keys().find(|key| key.starts_with("delta.coordinatedCommits.commitCoordinator")) {
         return Err(Error::invalid(format!("the table commits through a coordinator: `{key}` is set")).hint(THROUGH_CATALOG));
     }
@@ -189,8 +197,7 @@ pub fn check_writable(protocol: &Protocol, metadata: &Metadata) -> Result<()> {
     check_readable(protocol, metadata)?;
     let unwritten = |name: &&String| feature(name).is_none_or(|f| matches!(f.standing, NotWritten | Refused));
     refuse(listed(&protocol.writer_features).filter(unwritten).map(String::as_str).collect(), "written")?;
-    let schema: Value = serde_json::from_str(&metadata.schema_string)
-        .map_err(|e| Error::data("the table's `schemaString` is damaged").because(e).hint("restore the table; no engine can read it"))?;
+    let schema = parse(metadata)?;
     check_unused(protocol, metadata, &schema)?;
     if let Some(column) = first_of_type(&schema, "timestamp_ntz").filter(|_| !has(protocol, "timestampNtz")) {
         let what = format!("the column `{column}` is of the type `timestamp_ntz`, and the table does not have the feature `timestampNtz`");
@@ -275,6 +282,11 @@ fn refuse(names: BTreeSet<&str>, done: &str) -> Result<()> {
         many => format!("the table has the features `{}` and cannot be {done}", many.join("`, `")),
     };
     Err(Error::invalid(what).hint(hint))
+}
+
+fn parse(metadata: &Metadata) -> Result<Value> {
+    serde_json::from_str(&metadata.schema_string)
+        .map_err(|e| Error::data("the table's `schemaString` is damaged").because(e).hint("restore the table; no engine can read it"))
 }
 
 fn listed(list: &Option<Vec<String>>) -> impl Iterator<Item = &String> {

@@ -105,6 +105,12 @@ fn what_is_listed_is_refused_only_when_it_is_used() {
             assert_eq!(fate(&protocol, &table(&[], &column(r#"{"comment":"c","delta.typeChanges":[]}"#))), (true, true), "{name}");
         }
     }
+    let variant = table(&[], &column("{}").replace("\"long\"", "\"variant\""));
+    for name in ["variantType", "variantType-preview"] {
+        assert_eq!(fate(&with(&[name]), &variant), (false, false), "{name}");
+        let e = check_readable(&with(&[name]), &variant).unwrap_err();
+        assert!(e.message().contains(&format!("`{name}`")) && e.message().contains("`s.x`"), "{e}");
+    }
     let by_property = |name: &str, properties: &[(&str, &str)]| fate(&with(&[name]), &table(properties, ""));
     assert_eq!(by_property("checkConstraints", &[("delta.constraints.positive", "a > 0")]), (true, false));
     assert_eq!(by_property("columnMapping", &[("delta.columnMapping.mode", "none")]), (true, true));
