@@ -6,6 +6,7 @@ use crate::cli::output::{Columns, Output, Value};
 use crate::cli::tables::{files_at, open};
 use crate::error::Result;
 use crate::format::Format;
+use crate::format::delta::names::is_hidden;
 use crate::format::paimon::paths::sql_text;
 use crate::schema::{DataType, Scalar};
 use crate::table::Table;
@@ -62,7 +63,7 @@ async fn unreferenced(table: &Table, output: &mut Output) -> Result<(), Failed> 
     let now = table.store().env().now_ms();
     let directory = table.paimon().and_then(|log| log.schema().options.data_file_directory.clone());
     let holds_files = |name: &str| match table.format() {
-        Format::Delta => !name.starts_with(['_', '.']),
+        Format::Delta => !is_hidden(name),
         _ => holds_files(name, directory.as_deref()),
     };
     let mut rows = output.rows(Columns::new(["path", "size", "modified", "age_s"]));

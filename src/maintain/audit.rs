@@ -5,7 +5,6 @@ use super::lineage::{self, Lineages};
 use super::{note_unreferenced, pass};
 use crate::error::{Error, Result};
 use crate::store::Store;
-use crate::table::SnapshotView;
 
 /// What an audit says.
 #[derive(Debug)]
@@ -18,16 +17,14 @@ pub struct Audit {
     pub snapshots: Option<(u64, u64)>,
 }
 
-/// Audits the table in `store`: all that [`verify`](super::verify::verify) checks of snapshots, manifests and files; besides, every data
-/// file's footer has as many rows as its manifest says, and per lineage and split the ranges of offsets join. `pipeline`: lineages of this
+/// Audits the table in `store`: all that [`verify`](super::verify::verify) checks; besides, every data file's footer
+/// has as many rows as the table says, and per lineage and split the ranges of offsets join. `pipeline`: lineages of this
 /// pipeline only.
 ///
 /// `Invalid`: there is no table, or nothing of this pipeline in it. `Unavailable`: the store does not answer.
 pub async fn audit(store: &Store, pipeline: Option<&str>) -> Result<Audit> {
     let mut pass = pass(store, true).await?;
-    let history = &pass.history;
-    let views: Vec<SnapshotView> = history.snapshots.iter().cloned().map(SnapshotView::from).collect();
-    let lineages = lineage::check(&views, pipeline, &mut pass.findings);
+    let lineages = lineage::check(&pass.snapshots, pipeline, &mut pass.findings);
     if let Some(wanted) = pipeline.filter(|p| !lineages.pipelines.iter().any(|l| l == p)) {
         let hint = match lineages.pipelines.as_slice() {
             [] => "no snapshot that is there was made by a pipeline".to_owned(),
@@ -35,13 +32,9 @@ pub async fn audit(store: &Store, pipeline: Option<&str>) -> Result<Audit> {
         };
         return Err(Error::invalid(format!("the table has no snapshot of the pipeline {wanted}")).at(store.url()).hint(hint));
     }
-    let snapshots = history.ids;
-    match snapshots {
-        None => {} // said already
-        Some((first, _)) if first > 1 => {
-            pass.findings.note(format!("snapshots below {first} have expired: what is said of lineages holds from snapshot {first} on"));
-        }
-        Some(_) => {}
+    let snapshots = pass.ids;
+    if let Some(expired) = pass.expired.take() {
+        pass.findings.note(expired);
     }
     if lineages.pipelines.is_empty() && snapshots.is_some() {
         pass.findings.note("no snapshot has lakeward's properties: manifests and files were checked, exactly-once cannot be");

@@ -150,8 +150,16 @@ async fn checks(
     tell(settle("upload by parts", store::upload(own).await, true)?);
     go_on()?;
     tell(settle("names", store::names(own).await, true)?);
+    if own.url().starts_with("s3") {
+        tell(Check::ok("other writers", OTHERS));
+    }
     Ok(())
 }
+
+/// What no examination of a store can find out.
+const OTHERS: &str = "cannot be tried from here: a Delta table is safe to share with those that create commits by `If-None-Match` (delta-rs by \
+    default), and not with those that lock through DynamoDB (Spark's S3DynamoDBLogStore, delta-rs with AWS_S3_LOCKING_PROVIDER=dynamodb) or \
+    believe to be alone (Spark's default log store on S3): they would replace our commits";
 
 /// A store that refuses a call, or answers what makes no sense, has failed the check; one that is away cannot be examined.
 fn settle(name: &'static str, checked: Result<Check>, examined: bool) -> Result<Check> {

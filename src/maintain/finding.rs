@@ -7,12 +7,14 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Check {
-    /// Schema files are there and say what they must.
+    /// Schema files are there and say what they must; Delta: protocol, columns and properties.
     Schemas,
-    /// Snapshot files can be read, and their ids join.
+    /// Snapshot files can be read, and their ids join; Delta: commits.
     Snapshots,
-    /// `LATEST` and `EARLIEST` lead no reader astray.
+    /// `LATEST` and `EARLIEST`, Delta's `_last_checkpoint`, lead no reader astray.
     Hints,
+    /// Delta: checkpoints can be read, and say what the commits come to.
+    Checkpoints,
     /// Tags can be read.
     Tags,
     /// Manifest lists can be read and have their true size.
@@ -21,12 +23,20 @@ pub enum Check {
     Manifests,
     /// Each snapshot holds what the one before held and its own changes; no file is added twice or removed without being there.
     State,
+    /// Delta: transactions rise.
+    Transactions,
     /// Record counts of snapshots are those of the manifests.
     RecordCounts,
     /// Data files are there with their true size, under a schema that exists.
     DataFiles,
-    /// Parquet footers have as many rows as the manifests say.
+    /// Delta: partition values can be read, and directories say the same.
+    Partitions,
+    /// Parquet footers have as many rows as the manifests, or the log, say.
     RowCounts,
+    /// Delta: no bound is narrower than the footer's.
+    Statistics,
+    /// Delta: the rows that are deleted can be told.
+    DeletionVectors,
     /// Index manifests, index files and statistics files are there.
     IndexFiles,
     /// Ranges of offsets join, identifiers rise, lineages close.
@@ -42,13 +52,18 @@ impl Check {
             Check::Schemas => "schemas",
             Check::Snapshots => "snapshots",
             Check::Hints => "hints",
+            Check::Checkpoints => "checkpoints",
             Check::Tags => "tags",
             Check::ManifestLists => "manifest lists",
             Check::Manifests => "manifests",
             Check::State => "state",
+            Check::Transactions => "transactions",
             Check::RecordCounts => "record counts",
             Check::DataFiles => "data files",
+            Check::Partitions => "partition values",
             Check::RowCounts => "row counts",
+            Check::Statistics => "statistics",
+            Check::DeletionVectors => "deletion vectors",
             Check::IndexFiles => "index files",
             Check::Lineages => "lineages",
             Check::Unreferenced => "unreferenced files",

@@ -1,25 +1,21 @@
 //! Looking after a table, and the place where it lies. What is here so far are checks that change nothing that is there: [`audit`] checks
-//! exactly-once from the table alone, [`verify`] the metadata of any Paimon table, [`doctor`] whether a location can carry a table.
+//! exactly-once from the table alone, [`verify`] the metadata of any table, whoever wrote it, [`doctor`] whether a location can carry a table.
 //!
 //! ```text
-//! shape     schemas and where files lie, of any writer; nothing is refused for what we cannot write
-//! history   snapshots, tags and hints, while others commit and expire
-//! state     manifests: what each snapshot adds, removes and holds
-//! files     is everything that is named there, with its true size and rows
-//! lineage   whose snapshots, and do their ranges of offsets join (pure)
+//! paimon    schemas, snapshots, tags and hints, manifests, data files
+//! delta     commits, checkpoints, transactions, data files and what is said of them
+//! lineage   whose snapshots, and do their ranges of offsets join: the same for both (pure)
 //! ```
 //!
-//! A table that others write to and expire while it is looked at is not at fault: what is missing is a finding only as long as a snapshot
-//! or tag that names it is still there, and what comes after the beginning is left to the next run.
+//! A table that others write to and clean up while it is looked at is not at fault: what is missing is a finding only as long as what names
+//! it is still there, and what comes after the beginning is left to the next run.
 
 pub mod audit;
+mod delta;
 pub mod doctor;
-mod files;
 pub mod finding;
-mod history;
 pub mod lineage;
-mod shape;
-mod state;
+mod paimon;
 #[cfg(test)]
 mod tests;
 pub mod verify;
@@ -28,18 +24,21 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::Store;
+use crate::table::SnapshotView;
 use finding::{Check, Findings};
-use history::History;
-use shape::Shape;
-use state::Walk;
 
 /// What a pass over the whole table has seen.
 struct Pass {
-    history: History,
+    /// Those that can be read, ascending.
+    snapshots: Vec<SnapshotView>,
+    /// The least and greatest id that was listed.
+    ids: Option<(u64, u64)>,
+    /// What is said when history does not reach back to its beginning.
+    expired: Option<String>,
     findings: Findings,
-    /// Objects below the data and manifest directories to which nothing refers.
+    /// Objects that lie where data files do and to which nothing refers.
     unreferenced: Vec<Unreferenced>,
 }
 
@@ -49,53 +48,34 @@ struct Unreferenced {
     age_ms: i64,
 }
 
-/// Checks schemas, snapshots, tags, manifests and files. `footers`: also opens every data file and counts its rows.
+/// Checks everything that the table says of itself, and its files. `footers`: also opens every data file and looks at its footer.
 ///
-/// `Invalid`: there is no table here. `Unavailable`: the store does not answer.
+/// `Invalid`: there is no table here, or two. `Unavailable`: the store does not answer.
 async fn pass(store: &Store, footers: bool) -> Result<Pass> {
-    let mut findings = Findings::default();
-    let shape = shape::read(store, &mut findings).await?;
-    let mut history = history::read(store, &mut findings).await?;
-    let mut walk = Walk::new(store, &shape);
-    walk.snapshots(&history.snapshots, &mut findings).await?;
-    walk.tags(&history.tags, &mut findings).await?;
-    // The listing comes after what names its objects, so that nothing that is named can be too young for it.
-    let there = store.list_all("").await?;
-    // And once more what came meanwhile, so that its files do not count as unreferenced.
-    let newer = history.newer(store).await?;
-    walk.references_of(&newer).await;
-    walk.references_elsewhere(&there).await;
-    let mut found = walk.finish();
-    files::check(store, &mut found, &there, footers, &mut findings).await?;
-    let unreferenced = unreferenced(store, &shape, &there, &found.referenced);
-    files::settle_missing(store, found.missing, &mut findings).await?;
-    if history.ids.is_none() && newer.is_empty() {
-        no_snapshot(store, &there, &mut findings);
-    }
-    Ok(Pass { history, findings, unreferenced })
-}
-
-/// A manifest list is written only right before its snapshot: old ones without any snapshot say that the snapshots were deleted.
-fn no_snapshot(store: &Store, there: &[crate::store::Entry], findings: &mut Findings) {
-    const HOUR_MS: i64 = 3600 * 1000;
-    let lists = there.iter().filter(|e| e.name.starts_with("manifest/manifest-list-"));
-    let ages: Vec<i64> = lists.map(|e| store.env().now_ms() - e.modified_ms).collect();
-    let count = ages.len();
-    match ages.into_iter().max() {
-        None => findings.note("the table has no snapshot yet"),
-        Some(oldest) if oldest < HOUR_MS => findings.note(format!(
-            "the table has no snapshot, and {count} manifest lists: unless its first commit is at work right now, its snapshots were deleted"
-        )),
-        Some(_) => findings.find(
-            Check::Snapshots,
-            "snapshot".to_owned(),
-            None,
-            format!("there is no snapshot, but there are {count} manifest lists: the snapshots were deleted"),
-        ),
+    match (paimon::is_there(store).await?, delta::is_there(store).await?) {
+        (true, true) => Err(Error::invalid("here are two tables, one of Apache Paimon and one of Delta Lake")
+            .at(store.url())
+            .hint("remove `schema/` or `_delta_log/`, whichever should not be there")),
+        (true, false) => paimon::pass(store, footers).await,
+        (false, true) => delta::pass(store, footers).await,
+        (false, false) => Err(Error::invalid("there is no table here: no Paimon schema/schema-0 and no Delta _delta_log")
+            .at(store.url())
+            .hint("check the location")),
     }
 }
 
-/// Can an object have this name? One that is read from a damaged manifest may be anything; then there is nothing of it.
+/// Ids that are missing between the least and the greatest; of many the first hundred.
+fn gaps(ids: &BTreeSet<u64>) -> Vec<u64> {
+    const SHOWN: usize = 100;
+    // Not over the whole range: a single damaged name must not make this long.
+    let mut missing = Vec::new();
+    for (before, id) in ids.iter().zip(ids.iter().skip(1)) {
+        missing.extend((before.saturating_add(1)..*id).take(SHOWN.saturating_sub(missing.len())));
+    }
+    missing
+}
+
+/// Can an object have this name? One that is read from damaged metadata may be anything; then there is nothing of it.
 fn is_name(name: &str) -> bool {
     !name.starts_with('/') && object_store::path::Path::parse(name).is_ok()
 }
@@ -108,12 +88,6 @@ async fn get(store: &Store, name: &str) -> Result<Option<Bytes>> {
 /// Its size; none also for what is no name.
 async fn size(store: &Store, name: &str) -> Result<Option<u64>> {
     if is_name(name) { store.size(name).await } else { Ok(None) }
-}
-
-fn unreferenced(store: &Store, shape: &Shape, there: &[crate::store::Entry], referenced: &BTreeSet<String>) -> Vec<Unreferenced> {
-    let now = store.env().now_ms();
-    let lost = there.iter().filter(|e| shape.holds_files(&e.name) && !referenced.contains(e.name.rsplit('/').next().unwrap_or(&e.name)));
-    lost.map(|e| Unreferenced { size: e.size, age_ms: now - e.modified_ms }).collect()
 }
 
 /// Counts what nothing refers to. It is no fault: a run that is at work has not committed its files yet.

@@ -2,4 +2,5 @@
 
 mod changing;
 mod damage;
+mod delta;
 mod rig;

@@ -1,4 +1,4 @@
-//! The metadata of any Paimon table, also one written by others: does everything in it agree, and is everything there?
+//! The metadata of any table, also one written by others: does everything in it agree, and is everything there?
 
 use super::finding::Findings;
 use super::{note_unreferenced, pass};
@@ -14,11 +14,12 @@ pub struct Verification {
     pub snapshots: Option<(u64, u64)>,
 }
 
-/// Verifies the table in `store`. `footers`: also opens every Parquet data file and counts its rows.
+/// Verifies the table in `store`. `footers`: also opens every Parquet data file, counts its rows, and (Delta) looks whether statistics are too
+/// narrow.
 ///
 /// `Invalid`: there is no table here. `Unavailable`: the store does not answer.
 pub async fn verify(store: &Store, footers: bool) -> Result<Verification> {
     let mut pass = pass(store, footers).await?;
     note_unreferenced(&mut pass);
-    Ok(Verification { snapshots: pass.history.ids, findings: pass.findings })
+    Ok(Verification { snapshots: pass.ids, findings: pass.findings })
 }

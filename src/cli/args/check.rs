@@ -25,23 +25,28 @@ pub(crate) struct AuditArgs {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Check the metadata of any Paimon table, whoever wrote it
+/// Check the metadata of any Paimon or Delta table, whoever wrote it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   table-cli verify ./lake/shop.db/orders
   table-cli verify s3://lake/shop.db/orders --footers -o jsonl | jq 'select(.kind == \"finding\")'
 
-Schemas, snapshots, tags, hints, manifest lists, manifests and index manifests are read; record counts, sizes, bucket and level ranges \
+Paimon: schemas, snapshots, tags, hints, manifest lists, manifests and index manifests are read; record counts, sizes, bucket and level ranges \
 and partition statistics must be what the manifests come to; every snapshot must be built on the one before; no file may be added twice \
 or removed without being there; every file must be there with its true size, under a schema that exists. Files to which nothing refers \
 are counted. Branches and changelogs are only looked through for what they refer to.
+
+Delta: every commit is read; versions must join, no commit may be torn, empty or hold actions that contradict each other; transactions \
+must rise; every checkpoint (classic, in parts, v2 with sidecars) must say what the commits come to, and `_last_checkpoint` name one that is \
+there; every live file must be there with its true size, its partition values readable and those of its directory. With --footers the \
+statistics of the log are compared with the footers: bounds that are too narrow lose rows.
 
 A finding: exit code 3. Others may commit and expire meanwhile. Nothing is changed.")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) table: TableArgs,
-    /// Open every Parquet data file too, and count its rows
+    /// Open every Parquet data file too: count its rows, and (Delta) compare its statistics
     #[arg(long)]
     pub(crate) footers: bool,
 }

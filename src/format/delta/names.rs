@@ -19,6 +19,12 @@ pub fn checkpoint(version: u64) -> String {
     format!("{LOG_DIR}/{version:020}.checkpoint.parquet")
 }
 
+/// Is this object, a path under the table's root, none of the table's data files? Engines leave alone what begins with `_` or `.` and is
+/// no partition directory.
+pub fn is_hidden(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with(['_', '.']) && !part.contains('='))
+}
+
 /// What a name in `_delta_log/` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogFile {
@@ -75,6 +81,14 @@ fn number(text: &str, digits: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_directory_is_never_hidden() {
+        for hidden in ["_delta_log/0.json", "_change_data/x", ".tmp", "p=1/.x.crc", "_lakeward/a=b/_x"] {
+            assert!(is_hidden(hidden), "{hidden}");
+        }
+        assert!(!is_hidden("_p=1/part-0.parquet") && !is_hidden("a_b/x.parquet"));
+    }
 
     #[test]
     fn names_say_what_they_are() {

@@ -212,10 +212,10 @@ fn reconciles(action: &Action) -> Error {
 }
 
 /// Which file an action is of: path, and id of the deletion vector.
-pub(super) type FileKey = (String, Option<String>);
+pub(crate) type FileKey = (String, Option<String>);
 
 /// Which file an `add` or `remove` is of.
-pub(super) fn key(action: &Action) -> Option<FileKey> {
+pub(crate) fn key(action: &Action) -> Option<FileKey> {
     let (path, vector) = match action {
         Action::Add(add) => (&add.path, &add.deletion_vector),
         Action::Remove(remove) => (&remove.path, &remove.deletion_vector),
@@ -225,7 +225,7 @@ pub(super) fn key(action: &Action) -> Option<FileKey> {
 }
 
 /// The actions of a commit. `Data`: it is empty or damaged.
-pub(super) fn actions(bytes: &[u8]) -> Result<Vec<Action>> {
+pub(crate) fn actions(bytes: &[u8]) -> Result<Vec<Action>> {
     // An empty commit would count as one that did nothing, and its rows would be lost silently.
     if bytes.is_empty() {
         let hint = "its writer died over it, or a power cut took its bytes: find out what it was, then delete it if it is the newest";

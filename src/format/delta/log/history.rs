@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::{StreamExt as _, TryStreamExt as _};
+
 use super::{DeltaLog, DeltaState, at_table, property_of};
 use crate::error::Result;
-use crate::format::delta::action::{self, Action, Add, CommitInfo, Txn};
+use crate::format::delta::action::{self, Action, Add, CommitInfo, DeletionVector, Txn};
 use crate::format::delta::{deletion, names, partition, replay};
 use crate::format::property;
 
@@ -29,7 +31,7 @@ pub struct DeltaSnapshot {
 }
 
 impl DeltaSnapshot {
-    fn decode(version: u64, bytes: &[u8]) -> Result<DeltaSnapshot> {
+    pub(crate) fn decode(version: u64, bytes: &[u8]) -> Result<DeltaSnapshot> {
         let mut s = DeltaSnapshot { version, added: (0, Some(0)), ..DeltaSnapshot::default() };
         for action in action::decode(bytes)? {
             match action {
@@ -99,13 +101,30 @@ impl DeltaLog {
         replay::live_files(&self.store, version, keep).await.map_err(|e| at_table(e, &self.store))
     }
 
-    /// Every data file that is live as of the newest version, and files of deletion vectors: paths under the table's root.
+    /// Every data file that is live as of the newest version, or that a commit names which is still there (an older version may have it):
+    /// paths under the table's root.
     pub async fn referenced(&self) -> Result<BTreeSet<String>> {
-        let newest = self.newest().await?;
+        const AT_ONCE: usize = 16;
+        let versions = self.versions().await?;
+        let mut reading = futures::stream::iter(versions.into_iter().map(|v| self.commit_bytes(v))).buffered(AT_ONCE);
         let mut found = BTreeSet::new();
+        // What is named by a full location does not lie here.
+        let mut name = |path: &str, vector: &Option<DeletionVector>| {
+            found.extend(partition::uri_decode(path).ok());
+            found.extend(vector.as_ref().and_then(deletion::file));
+        };
+        while let Some(bytes) = reading.try_next().await? {
+            for action in bytes.map_or_else(|| Ok(Vec::new()), |bytes| action::decode(&bytes))? {
+                match action {
+                    Action::Add(add) => name(&add.path, &add.deletion_vector),
+                    Action::Remove(remove) => name(&remove.path, &remove.deletion_vector),
+                    _ => {}
+                }
+            }
+        }
+        let newest = self.newest().await?;
         for add in self.live_files(newest.log.version, &|_| true).await? {
-            found.extend(add.deletion_vector.as_ref().and_then(deletion::file));
-            found.insert(partition::uri_decode(&add.path)?);
+            name(&add.path, &add.deletion_vector);
         }
         Ok(found)
     }

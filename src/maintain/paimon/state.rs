@@ -9,13 +9,13 @@ mod manifests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::finding::{Check, Findings};
-use super::get;
 use super::shape::Shape;
 use crate::error::Result;
 use crate::format::paimon::manifest::{self, EntryKind, FileIdentity, ManifestMeta};
 use crate::format::paimon::paths;
 use crate::format::paimon::snapshot::Snapshot;
+use crate::maintain::finding::{Check, Findings};
+use crate::maintain::get;
 use crate::schema::Scalar;
 use crate::store::{Entry, Store};
 

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use super::finding::{Check, Findings};
 use crate::error::{Error, Result};
 use crate::format::paimon::manifest::ManifestEntry;
 use crate::format::paimon::paths::{self, PaimonLayout};
 use crate::format::paimon::row;
 use crate::format::paimon::schema::VERSION;
+use crate::maintain::finding::{Check, Findings};
+use crate::maintain::gaps;
 use crate::schema::{DataType, Field, Scalar};
 use crate::store::Store;
 
@@ -60,17 +61,6 @@ pub(super) async fn read(store: &Store, findings: &mut Findings) -> Result<Shape
     let directory = options.get("data-file.path-directory").map(|d| d.trim_matches('/').to_owned()).filter(|d| !d.is_empty());
     let counts_row_ids = options.get("data-evolution.enabled").is_some_and(|v| v == "true");
     Ok(Shape { ids, layout: last.and_then(Parsed::layout), directory, counts_row_ids })
-}
-
-/// Ids that are missing between the least and the greatest; of many the first hundred.
-pub(super) fn gaps(ids: &BTreeSet<u64>) -> Vec<u64> {
-    const SHOWN: usize = 100;
-    // Not over the whole range: a single damaged name must not make this long.
-    let mut missing = Vec::new();
-    for (before, id) in ids.iter().zip(ids.iter().skip(1)) {
-        missing.extend((before.saturating_add(1)..*id).take(SHOWN.saturating_sub(missing.len())));
-    }
-    missing
 }
 
 /// Is it a data type, as far as its first word goes? Nested ones are objects.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 
-use super::finding::{Check, Findings};
-use super::shape::gaps;
 use crate::error::Result;
 use crate::format::paimon::paths;
 use crate::format::paimon::snapshot::Snapshot;
+use crate::maintain::finding::{Check, Findings};
+use crate::maintain::gaps;
 use crate::store::Store;
 
 /// Objects that are read at once.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 
-use super::finding::{Check, Findings};
 use super::history;
-use super::size;
 use super::state::{DataFile, Found, Missing, Owner};
 use crate::datafile::footer;
 use crate::error::{Kind, Result};
 use crate::format::paimon::paths;
+use crate::maintain::finding::{Check, Findings};
+use crate::maintain::size;
 use crate::store::{Entry, Store};
 
 /// Footers that are read at once.

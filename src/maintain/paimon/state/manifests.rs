@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::super::finding::{Check, Findings};
-use super::super::get;
 use super::{Bounds, DataFile, Facts, Known, Missing, Owner, Walk};
 use crate::error::Result;
 use crate::format::paimon::manifest::{self, EntryKind, ManifestEntry, ManifestMeta};
 use crate::format::paimon::paths;
 use crate::format::paimon::row;
+use crate::maintain::finding::{Check, Findings};
+use crate::maintain::get;
 use crate::schema::Scalar;
 
 impl Walk<'_> {

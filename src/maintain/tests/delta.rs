@@ -1,0 +1,5 @@
+//! The same for Delta tables.
+
+mod changing;
+mod damage;
+mod rig;
