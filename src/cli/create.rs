@@ -8,6 +8,7 @@ use crate::cli::output::{Columns, Output, Value};
 use crate::cli::pipelines::store;
 use crate::cli::tables::columns_of;
 use crate::error::{Error, Result};
+use crate::format::Format;
 use crate::pipeline::file::PipelineFile;
 use crate::schema::Field;
 use crate::stream::dead_letters;
@@ -17,14 +18,15 @@ use crate::table::{Table, TableSpec};
 pub(crate) async fn create(args: CreateArgs, output: &mut Output) -> Result<(), Failed> {
     let wanted = match &args.pipeline {
         Some(path) => of_pipeline(&PipelineFile::load(path, &[])?)?,
-        None => vec![(args.location.clone().unwrap_or_default(), of_arguments(&args)?)],
+        None => vec![of_arguments(&args)?],
     };
     // Everything is looked at before anything is made.
     let mut tables = Vec::new();
-    for (location, spec) in wanted {
-        spec.check().map_err(|e| e.at(&location))?;
-        let store = store(&location)?;
+    for wanted in wanted {
+        let store = store(&wanted.location)?;
         let there = Table::open_if_exists(store.clone()).await?;
+        let spec = wanted.spec(there.as_ref());
+        spec.check().map_err(|e| e.at(&wanted.location))?;
         if let Some(table) = &there {
             if !args.if_not_exists {
                 return Err(Error::invalid("there is a table already").at(table.url()).hint("--if-not-exists makes this no error").into());
@@ -33,7 +35,7 @@ pub(crate) async fn create(args: CreateArgs, output: &mut Output) -> Result<(), 
         }
         tables.push((store, spec, there));
     }
-    let mut rows = output.rows(Columns::new(["location", "created", "columns", "partition_by"]));
+    let mut rows = output.rows(Columns::new(["location", "created", "format", "columns", "partition_by"]));
     for (store, spec, there) in tables {
         let created = there.is_none();
         let table = match there {
@@ -43,6 +45,7 @@ pub(crate) async fn create(args: CreateArgs, output: &mut Output) -> Result<(), 
         rows.push(vec![
             Value::text(table.url()),
             Value::Bool(created),
+            Value::text(table.format().name()),
             Value::List(columns_of(table.schema())),
             Value::List(table.schema().partition_by.iter().map(Value::text).collect()),
         ])?;
@@ -50,7 +53,24 @@ pub(crate) async fn create(args: CreateArgs, output: &mut Output) -> Result<(), 
     rows.finish()
 }
 
-fn of_arguments(args: &CreateArgs) -> Result<TableSpec> {
+/// A table to be made.
+struct Wanted {
+    location: String,
+    /// None: that of the table that is there, else Paimon.
+    format: Option<Format>,
+    fields: Vec<Field>,
+    partition_by: Vec<String>,
+    options: BTreeMap<String, String>,
+}
+
+impl Wanted {
+    fn spec(&self, there: Option<&Table>) -> TableSpec {
+        let format = self.format.or(there.map(Table::format)).unwrap_or_default();
+        TableSpec::new(format, self.fields.clone()).partition_by(self.partition_by.clone()).options(self.options.clone())
+    }
+}
+
+fn of_arguments(args: &CreateArgs) -> Result<Wanted> {
     let columns = args.columns.as_deref().unwrap_or_default();
     let fields = parse_columns(columns).map_err(|e| e.at("--columns"))?;
     let mut options = BTreeMap::new();
@@ -60,10 +80,16 @@ fn of_arguments(args: &CreateArgs) -> Result<TableSpec> {
             return Err(Error::invalid(format!("the option `{key}` is given twice")).at("--options"));
         }
     }
-    Ok(TableSpec::paimon(fields).partition_by(args.partition_by.iter().map(|p| p.trim())).options(options))
+    Ok(Wanted {
+        location: args.location.clone().unwrap_or_default(),
+        format: args.format.map(Format::from),
+        fields,
+        partition_by: args.partition_by.iter().map(|p| p.trim().to_owned()).collect(),
+        options,
+    })
 }
 
-fn of_pipeline(file: &PipelineFile) -> Result<Vec<(String, TableSpec)>> {
+fn of_pipeline(file: &PipelineFile) -> Result<Vec<Wanted>> {
     let mut all = Vec::new();
     for (i, sink) in file.sinks.iter().enumerate() {
         let place = format!("sinks.{i}");
@@ -76,12 +102,17 @@ fn of_pipeline(file: &PipelineFile) -> Result<Vec<(String, TableSpec)>> {
             let field = Field::parse(id, &column.name, &column.type_text);
             fields.push(field.map_err(|e| file.locate(&format!("{place}.columns.{}", column.name), e))?);
         }
-        let spec = TableSpec::paimon(fields).partition_by(sink.partition_by.clone());
-        let options = sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
-        all.push((sink.location.clone(), spec.options(options)));
+        all.push(Wanted {
+            location: sink.location.clone(),
+            format: sink.format,
+            fields,
+            partition_by: sink.partition_by.clone(),
+            options: sink.options.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        });
     }
     if let Some(dead) = &file.dead_letter {
-        all.push((dead.location.clone(), TableSpec::paimon(dead_letters::columns())));
+        let (location, fields) = (dead.location.clone(), dead_letters::columns());
+        all.push(Wanted { location, format: dead.format, fields, partition_by: Vec::new(), options: BTreeMap::new() });
     }
     Ok(all)
 }

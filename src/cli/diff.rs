@@ -10,7 +10,8 @@ use crate::cli::partitions::sums;
 use crate::cli::rows::print;
 use crate::cli::tables::{files_at, open};
 use crate::error::Result;
-use crate::schema::Schema;
+use crate::format::Format;
+use crate::schema::{Field, Schema};
 use crate::table::scan::ScanFile;
 
 /// `diff`.
@@ -25,7 +26,7 @@ pub(crate) async fn diff(args: DiffArgs, output: &mut Output) -> Result<(), Fail
     let after = files_at(&table, &args.to).await?;
     let (old, new) = (table.schema_at(&args.from).await?, table.schema_at(&args.to).await?);
     let mut rows = output.rows(Columns::new(["kind", "change", "partition", "name", "files", "rows", "bytes"]));
-    columns(&old, &new, &mut rows)?;
+    columns(&old, &new, table.format(), &mut rows)?;
     let names = |files: &[ScanFile]| files.iter().map(|f| f.path.clone()).collect::<BTreeSet<_>>();
     let (had, has) = (names(&before), names(&after));
     let removed: Vec<&ScanFile> = before.iter().filter(|f| !has.contains(&f.path)).collect();
@@ -68,18 +69,19 @@ fn line(kind: &str, change: &str) -> Vec<Value> {
     row
 }
 
-/// Columns are the same when their field ids are.
-fn columns(old: &Schema, new: &Schema, rows: &mut Rows<'_>) -> Result<(), Failed> {
+/// Columns are the same when their field ids are; Delta: when their names are.
+fn columns(old: &Schema, new: &Schema, format: Format, rows: &mut Rows<'_>) -> Result<(), Failed> {
+    let same = |a: &Field, b: &Field| if format == Format::Delta { a.name == b.name } else { a.id == b.id };
     let mut push = |change: &str, text: String| {
         let mut row = line("column", change);
         row[3] = Value::Text(text);
         rows.push(row)
     };
-    for field in old.fields.iter().filter(|f| !new.fields.iter().any(|n| n.id == f.id)) {
+    for field in old.fields.iter().filter(|f| !new.fields.iter().any(|n| same(n, f))) {
         push("removed", format!("{} {}", field.name, field.type_text()))?;
     }
     for field in &new.fields {
-        match old.fields.iter().find(|o| o.id == field.id) {
+        match old.fields.iter().find(|o| same(o, field)) {
             None => push("added", format!("{} {}", field.name, field.type_text()))?,
             Some(o) if o.name != field.name || o.type_text() != field.type_text() => {
                 push("changed", format!("{} {} -> {} {}", o.name, o.type_text(), field.name, field.type_text()))?;

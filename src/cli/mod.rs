@@ -10,6 +10,7 @@ mod create;
 mod demo;
 mod diff;
 mod doctor;
+mod expire;
 mod failover;
 mod files;
 mod ingest;
@@ -135,6 +136,7 @@ async fn answer(command: Command, output: &mut Output, logs: &Logs) -> Result<()
         #[cfg(feature = "kafka")]
         Command::Demo(args) => demo::demo(args, output, logs).await,
         Command::Failover(args) => failover::failover(args, output, logs).await,
+        Command::Expire(args) => expire::expire(args, output).await,
         Command::Completions(_) => Ok(()),
     }
 }

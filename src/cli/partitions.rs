@@ -8,6 +8,7 @@ use crate::cli::files::{partition, scalar};
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::tables::{files_at, open};
 use crate::error::{Error, Result};
+use crate::format::Format;
 use crate::format::paimon::manifest::ManifestMeta;
 use crate::format::paimon::paths::sql_text;
 use crate::format::paimon::row;
@@ -62,6 +63,7 @@ fn label(table: &Table, values: &[Option<Scalar>]) -> String {
 pub(crate) async fn partitions(args: LookArgs, output: &mut Output) -> Result<(), Failed> {
     let table = open(&args.table).await?;
     let files = files_at(&table, &args.when.at()).await?;
+    let paimon = table.format() == Format::Paimon;
     let mut rows = output.rows(Columns::new(["partition", "rows", "files", "bytes", "buckets", "newest_file"]));
     for sum in sums(&table, &files) {
         rows.push(vec![
@@ -69,7 +71,7 @@ pub(crate) async fn partitions(args: LookArgs, output: &mut Output) -> Result<()
             Value::Count(sum.rows),
             Value::Count(sum.files),
             Value::Size(sum.bytes),
-            Value::Count(sum.buckets.len() as u64),
+            Value::or_null(paimon.then_some(sum.buckets.len() as u64), Value::Count),
             Value::or_null(sum.newest, Value::Time),
         ])?;
     }

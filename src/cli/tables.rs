@@ -1,12 +1,13 @@
 //! What a table is and how it came to be: `info`, `schema`, `snapshots`, `snapshot`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::Failed;
 use crate::cli::args::{LookArgs, SnapshotArgs, SnapshotsArgs, TableArgs};
 use crate::cli::output::{Columns, Output, Value};
 use crate::cli::pipelines::store;
 use crate::error::{Error, Result};
+use crate::format::delta::replay::LogState;
 use crate::format::{CommitUser, Format, REGISTRATION_DIR};
 use crate::schema::Schema;
 use crate::sink::Registration;
@@ -104,12 +105,21 @@ pub(crate) async fn snapshot(args: SnapshotArgs, output: &mut Output) -> Result<
             ("files_removed", Value::Count(s.removed)),
             ("sets_columns", Value::Bool(s.metadata)),
             ("sets_protocol", Value::Bool(s.protocol)),
+            ("read_version", Value::or_null(s.info.read_version, Value::Int)),
+            ("parameters", map(&s.info.operation_parameters)),
+            ("metrics", map(&s.info.operation_metrics)),
             ("blind_append", Value::or_null(s.info.is_blind_append, Value::Bool)),
             ("transactions", Value::List(s.txns.iter().map(transaction).collect())),
         ]),
     }
     facts.push(("properties", Value::Map(properties)));
     output.one(facts)
+}
+
+/// Values are texts by habit, but not always.
+fn map(values: &serde_json::Map<String, serde_json::Value>) -> Value {
+    let text = |v: &serde_json::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    Value::Map(values.iter().map(|(k, v)| (k.clone(), Value::Text(text(v)))).collect())
 }
 
 fn user(s: &SnapshotView) -> Value {
@@ -136,9 +146,11 @@ pub(crate) async fn info(args: LookArgs, output: &mut Output) -> Result<(), Fail
     let texts = |all: &[String]| Value::List(all.iter().map(Value::text).collect());
     let options = table.options();
     let paimon = table.format() == Format::Paimon;
-    output.one(vec![
-        ("location", Value::text(table.url())),
-        ("format", Value::text(table.format().name())),
+    let mut facts = vec![("location", Value::text(table.url())), ("format", Value::text(table.format().name()))];
+    if let Some(log) = table.delta() {
+        facts.extend(of_log(&log.current().log));
+    }
+    facts.extend([
         ("schema_id", Value::or_null(paimon.then_some(schema.id), Value::Count)),
         ("columns", Value::List(columns_of(&schema))),
         ("partition_by", texts(&schema.partition_by)),
@@ -158,7 +170,32 @@ pub(crate) async fn info(args: LookArgs, output: &mut Output) -> Result<(), Fail
         ("bytes", Value::Size(files.iter().map(|f| f.size).sum())),
         ("consumers", Value::List(consumers(&table).await?)),
         ("registrations", Value::List(registrations(table.store()).await?)),
-    ])
+    ]);
+    facts.retain(|(name, _)| paimon || !OF_PAIMON.contains(name));
+    output.one(facts)
+}
+
+/// What a Delta table does not have.
+const OF_PAIMON: [&str; 4] = ["schema_id", "bucket", "tags", "consumers"];
+
+/// What a Delta table says of itself beside columns and properties.
+fn of_log(log: &LogState) -> Vec<(&'static str, Value)> {
+    let text = |v: &Option<String>| Value::or_null(v.clone(), Value::Text);
+    let protocol = &log.protocol;
+    // A feature of readers is in both lists.
+    let features: BTreeSet<&String> = protocol.reader_features.iter().chain(&protocol.writer_features).flatten().collect();
+    vec![
+        ("id", Value::text(&log.metadata.id)),
+        ("name", text(&log.metadata.name)),
+        ("description", text(&log.metadata.description)),
+        ("created", Value::or_null(log.metadata.created_time, Value::Time)),
+        ("min_reader_version", Value::Int(protocol.min_reader_version.into())),
+        ("min_writer_version", Value::Int(protocol.min_writer_version.into())),
+        ("features", Value::List(features.into_iter().map(Value::text).collect())),
+        ("checkpoint", Value::or_null(log.checkpoint, Value::Count)),
+        ("domains", Value::List(log.domains.keys().map(Value::text).collect())),
+        ("transactions", Value::List(log.txns.values().map(|seen| transaction(&seen.txn)).collect())),
+    ]
 }
 
 fn range(earliest: u64, latest: u64) -> Value {

@@ -7,12 +7,13 @@ use chrono::{DateTime, Utc};
 
 use crate::error::{Error, Result};
 use crate::format::SnapshotLog as _;
+use crate::format::delta::log::DeltaSnapshot;
 use crate::format::paimon::paths;
 use crate::table::log::Log;
 use crate::table::{SnapshotView, Table};
 use crate::text::time::parse_timestamp;
 
-/// As of when a table is looked at. As text: `snapshot:7` or `7`, `tag:monthly`, a time like `2026-01-31T12:00:00Z` (without a zone: UTC).
+/// As of when a table is looked at. As text: `snapshot:7` or `7` (`version:7` too, as Delta users say), `tag:monthly`, a time like `2026-01-31T12:00:00Z` (without a zone: UTC).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum At {
@@ -32,7 +33,7 @@ impl FromStr for At {
     fn from_str(text: &str) -> Result<At> {
         let wrong = |what: String| Error::invalid(what).hint("write snapshot:7, tag:NAME or a time like 2026-01-31T12:00:00Z");
         let id = |digits: &str| digits.parse().map(At::Snapshot).map_err(|_| wrong(format!("`{digits}` is no snapshot id")));
-        if let Some(digits) = text.strip_prefix("snapshot:") {
+        if let Some(digits) = text.strip_prefix("snapshot:").or_else(|| text.strip_prefix("version:")) {
             return id(digits);
         }
         if let Some(name) = text.strip_prefix("tag:") {
@@ -105,7 +106,9 @@ impl Table {
     async fn newest(&self) -> Result<Option<SnapshotView>> {
         if let Log::Delta(log) = &self.log {
             let version = log.newest().await?.log.version;
-            return self.snapshot(version).await;
+            // Of a version that is a checkpoint only the checkpoint may be left.
+            let bare = || SnapshotView::from(DeltaSnapshot { version, ..DeltaSnapshot::default() });
+            return Ok(Some(self.snapshot(version).await?.unwrap_or_else(bare)));
         }
         for _ in 0..10 {
             let Some(newest) = self.snapshot_ids().await?.last().copied() else { return Ok(None) };
@@ -165,7 +168,7 @@ mod tests {
     fn a_moment_is_read_by_its_form() {
         let read = |text: &str| text.parse::<At>().unwrap();
         assert_eq!(read("snapshot:7"), At::Snapshot(7));
-        assert_eq!(read("12"), At::Snapshot(12));
+        assert_eq!((read("12"), read("version:12")), (At::Snapshot(12), At::Snapshot(12)));
         assert_eq!(read("tag:2026-01-01"), At::Tag("2026-01-01".into()));
         assert_eq!(read("1970-01-01T01:00:00.001+01:00"), At::Time(1));
         assert_eq!(read("1970-01-02"), At::Time(86_400_000));

@@ -170,7 +170,7 @@ impl Table {
             return Ok(current);
         }
         let gone = || {
-            Error::unavailable(format!("version {} cannot be read any more: the log below a checkpoint was cleaned up", snapshot.id))
+            Error::invalid(format!("version {} cannot be read any more: the log below a checkpoint was cleaned up", snapshot.id))
                 .at(self.url())
                 .hint("read a newer version")
         };

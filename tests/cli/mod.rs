@@ -32,6 +32,7 @@ const COMMANDS: &[&str] = &[
     "dead-letters",
     "doctor",
     "failover",
+    "expire",
     "completions",
 ];
 

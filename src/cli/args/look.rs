@@ -16,11 +16,11 @@ pub(crate) struct TableArgs {
 /// As of when.
 #[derive(Debug, Args)]
 pub(crate) struct WhenArgs {
-    /// As of a snapshot, tag or time (the newest snapshot committed by then): snapshot:7, tag:NAME, 2026-01-31T12:00:00Z [default: newest]
+    /// As of a snapshot (Delta: version), tag or time (the newest committed by then): snapshot:7, tag:NAME, 2026-01-31T12:00:00Z [default: newest]
     #[arg(long, value_name = "WHEN", value_parser = at)]
     pub(crate) at: Option<At>,
     /// The same as --at snapshot:ID
-    #[arg(long, value_name = "ID", conflicts_with = "at")]
+    #[arg(long, visible_alias = "version", value_name = "ID", conflicts_with = "at")]
     pub(crate) snapshot: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct DiffArgs {
     pub(crate) rows: bool,
 }
 
-/// The snapshots of a table, oldest first: who committed what
+/// The snapshots of a table (Delta: versions), oldest first: who committed what
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -102,8 +102,8 @@ Examples:
   table-cli files ./lake/shop.db/orders --at snapshot:3
   table-cli files ./lake/shop.db/orders --unreferenced
 
---unreferenced lists every file in the table's data and manifest directories to which no snapshot and no tag refers: \
-what an attempt that died had opened, what a lost race left behind, and what a run that is at work has not committed yet. \
+--unreferenced lists every file in the table's data and manifest directories to which no snapshot and no tag refers (Delta: every file \
+that is not hidden and that no commit which is still there, and no live file's entry, names): what an attempt that died had opened, what a lost race left behind, and what a run that is at work has not committed yet. \
 Nothing is deleted.")]
 pub(crate) struct FilesArgs {
     #[command(flatten)]

@@ -11,6 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::check::{AuditArgs, DoctorArgs, VerifyArgs};
 pub(crate) use self::look::{CatArgs, CountArgs, DiffArgs, FilesArgs, LookArgs, SnapshotArgs, SnapshotsArgs, TableArgs, WhenArgs};
+use self::run::TableFormat;
 pub(crate) use self::run::{CheckpointsArgs, ConfigArgs, DeadLettersArgs, FailoverArgs, IngestArgs};
 #[cfg(feature = "kafka")]
 pub(crate) use self::run::{DemoArgs, LagArgs};
@@ -81,7 +82,8 @@ Examples:
   table-cli info ./lake/shop.db/orders --at tag:monthly
   table-cli info ./lake/shop.db/orders -o json | jq '.[0].rows'
 
---at changes what is said of columns, rows and files; options, consumers and registrations are those of now.")]
+--at changes what is said of columns, rows and files; options, consumers and registrations are those of now. Of a Delta table its \
+versions are the snapshots, its properties the options; its id, protocol, features and newest checkpoint are told too.")]
     Info(LookArgs),
     /// The columns of a table
     #[command(
@@ -90,7 +92,7 @@ Examples:
     Schema(LookArgs),
     Snapshots(SnapshotsArgs),
     Snapshot(SnapshotArgs),
-    /// The manifests of a snapshot: the files that say which data files are in it, and for which partitions
+    /// The manifests of a Paimon snapshot: the files that say which data files are in it, and for which partitions
     #[command(after_help = "\
 Examples:
   table-cli manifests ./lake/shop.db/orders
@@ -99,7 +101,7 @@ Examples:
 `list` is base for what was there before the snapshot, delta for what it changed. Least and greatest partition values are each column's own.")]
     Manifests(LookArgs),
     Files(FilesArgs),
-    /// The partitions of a table: rows, files, bytes, buckets, and when the newest file was made
+    /// The partitions of a table: rows, files, bytes, Paimon's buckets, and when the newest file was made
     #[command(after_help = "\
 Examples:
   table-cli partitions ./lake/shop.db/orders
@@ -117,6 +119,7 @@ Examples:
     DeadLetters(DeadLettersArgs),
     Doctor(DoctorArgs),
     Failover(FailoverArgs),
+    Expire(ExpireArgs),
     Completions(CompletionsArgs),
 }
 
@@ -127,10 +130,12 @@ Examples:
   table-cli create ./lake/orders --columns 'id BIGINT NOT NULL, amount DECIMAL(10, 2)'
   table-cli create ./lake/visits --columns 'id BIGINT, dt DATE' --partition-by dt
   table-cli create s3://lake/shop.db/orders --columns 'id BIGINT' --options file.compression=snappy
+  table-cli create ./lake/clicks --format delta --columns 'id BIGINT' --options delta.checkpointInterval=50
   table-cli create --pipeline orders.yaml
 
 Types: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p, s), CHAR(n), VARCHAR(n), STRING, BYTES, DATE, \
-TIMESTAMP(3 or 6), TIMESTAMP(3 or 6) WITH LOCAL TIME ZONE; each with or without NOT NULL.")]
+TIMESTAMP(3 or 6), TIMESTAMP(3 or 6) WITH LOCAL TIME ZONE; each with or without NOT NULL. Delta keeps both kinds of TIMESTAMP in \
+microseconds; one without a time zone asks readers for the feature timestampNtz.")]
 pub(crate) struct CreateArgs {
     /// A path or URL
     #[arg(value_name = "LOCATION", required_unless_present = "pipeline")]
@@ -141,15 +146,39 @@ pub(crate) struct CreateArgs {
     /// Partition columns, in order
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub(crate) partition_by: Vec<String>,
+    /// The table format [default: paimon]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<TableFormat>,
     /// The format's own table options (repeatable)
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_parser = run::key_value)]
     pub(crate) options: Vec<String>,
     /// Create the tables of this pipeline's sinks, and of its dead letters
-    #[arg(long, value_name = "PIPELINE", conflicts_with_all = ["location", "columns", "partition_by", "options"])]
+    #[arg(long, value_name = "PIPELINE", conflicts_with_all = ["location", "columns", "partition_by", "options", "format"])]
     pub(crate) pipeline: Option<PathBuf>,
     /// A table that is there and fits is no error
     #[arg(long)]
     pub(crate) if_not_exists: bool,
+}
+
+/// Clean up the log of a Delta table: commits and checkpoints below the newest checkpoint that is old enough
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  table-cli expire ./lake/shop.db/orders --dry-run      # lists what would be deleted
+  table-cli expire ./lake/shop.db/orders --yes
+
+What is old enough says the table's property delta.logRetentionDuration, 30 days unless it is set. Versions below the checkpoint cannot be \
+read any more afterwards, nor audited; the table and every pipeline that writes to it go on. Data files are left alone: VACUUM of Spark or \
+delta-rs removes those that no version needs. Snapshots of Paimon tables are expired by Flink or Spark.")]
+pub(crate) struct ExpireArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// List what would be deleted, and delete nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Completions for a shell, to standard output

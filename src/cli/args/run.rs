@@ -50,8 +50,8 @@ pub(crate) struct IngestArgs {
     /// Instead of a pipeline file: the table, created with inferred columns unless it exists. Checkpoints go to `_checkpoints` beside it
     #[arg(long, value_name = "LOCATION", requires = "from")]
     pub(crate) to: Option<String>,
-    /// With --to: the format of the table; left out, that of the table that is there, else paimon
-    #[arg(long, value_name = "FORMAT", value_enum, requires = "to")]
+    /// With --to: the format of the table [default: that of the table that is there, else paimon]. A pipeline file has `format` for each sink
+    #[arg(long, value_name = "FORMAT", value_enum, requires = "to", conflicts_with = "pipeline")]
     pub(crate) format: Option<TableFormat>,
     /// Print the plan, the schema and the first five rows; write nothing. Not for a start that goes back or takes over
     #[arg(long, conflicts_with_all = ["rewind", "abandon", "resolve", "adopt", "forget", "drop_sink"])]
