@@ -103,15 +103,25 @@ fn decode(bytes: &[u8], vector: &DeletionVector) -> Result<RoaringTreemap> {
     Ok(rows)
 }
 
-/// Reads base 85: five digits are four bytes, greatest first.
+/// Reads base 85: five digits are four bytes, greatest first. Some writers have a shorter last group, and fill it in front with the digit
+/// `#`, which no whole group can begin with: it would be more than four bytes hold.
 fn base85(text: &str) -> Option<Vec<u8>> {
     let digit = |c: &u8| DIGITS.iter().position(|d| d == c).and_then(|d| u32::try_from(d).ok());
     if !text.len().is_multiple_of(5) {
         return None;
     }
-    let group = |five: &[u8]| five.iter().try_fold(0u32, |n, c| n.checked_mul(85)?.checked_add(digit(c)?));
-    let groups: Option<Vec<u32>> = text.as_bytes().chunks(5).map(group).collect();
-    Some(groups?.into_iter().flat_map(u32::to_be_bytes).collect())
+    let (mut bytes, mut left) = (Vec::new(), text.len() / 5);
+    for five in text.as_bytes().chunks(5) {
+        left -= 1;
+        let filled = five.iter().take_while(|c| **c == b'#').count();
+        let number = five[filled..].iter().try_fold(0u32, |n, c| n.checked_mul(85)?.checked_add(digit(c)?))?;
+        let (front, rest) = number.to_be_bytes().split_at_checked(filled).map(|(a, b)| (a.to_vec(), b.to_vec()))?;
+        if filled > 0 && (left > 0 || filled > 3 || front.iter().any(|byte| *byte != 0)) {
+            return None;
+        }
+        bytes.extend(rest);
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -149,6 +159,9 @@ mod tests {
         let text = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L";
         let rows = deleted_rows(&store("example"), &vector("i", text, 44, 6)).await.unwrap();
         assert_eq!(rows.iter().collect::<Vec<_>>(), [3, 4, 7, 11, 18, 29]);
+        let filled = "^Bg9^0rr910000000000iXQKl0rr91000005c8Xg##093";
+        let rows = deleted_rows(&store("example"), &vector("i", filled, 34, 1)).await.unwrap();
+        assert_eq!(rows.iter().collect::<Vec<_>>(), [3]);
         let named = vector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6);
         assert_eq!(file(&named).unwrap(), "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin");
     }
@@ -198,6 +211,8 @@ mod tests {
             ("short", vector("i", &text, bytes.len() - 4, 2)),
             ("digits", vector("i", "\u{e9}\u{e9}\u{e9}", bytes.len(), 2)),
             ("overflow", vector("i", "#####", 4, 2)),
+            ("filled", vector("i", "##$$$", 2, 2)),
+            ("filled inside", vector("i", "##00000000", 6, 2)),
             ("magic", vector("i", &encoded(&[0; 12]), 12, 0)),
             ("empty", vector("i", "", 0, 0)),
             ("name", vector("u", "tooshort", 40, 6)),

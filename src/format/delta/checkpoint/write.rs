@@ -17,6 +17,7 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
 
 use super::super::action::{Action, Remove};
 use super::super::names::{self, LOG_DIR};
@@ -232,9 +233,13 @@ struct Out {
 
 impl Out {
     fn new() -> Result<Out> {
+        let column = |name: &str| ColumnPath::new(vec!["add".to_owned(), name.to_owned()]);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).map_err(unwritten)?))
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            // Each is another one: a dictionary of them only costs.
+            .set_column_dictionary_enabled(column("path"), false)
+            .set_column_dictionary_enabled(column("stats"), false)
             .set_created_by(concat!("lakeward version ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
         let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(true);
