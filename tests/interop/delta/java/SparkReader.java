@@ -113,7 +113,9 @@ public class SparkReader {
 
     static ObjectNode handle(JsonNode q) throws Exception {
         // What this process knows of a table may no longer be so: others write to it and remove its older files.
-        DeltaLog.clearCache();
+        if (!q.path("keep").asBoolean()) {
+            DeltaLog.clearCache();
+        }
         String cmd = q.path("cmd").asText("rows");
         switch (cmd) {
             case "rows":
