@@ -20,12 +20,13 @@ pub(super) enum By {
 ///
 /// Java orders floats totally. pypaimon-rust does so too, and tests/interop filters once more by IEEE what it gives. Java prunes row groups
 /// by Parquet's order of BYTES, which is unsigned, and then filters rows by signed bytes: what passes by one order only may be there or not.
+/// Spark knows one zero, but the Parquet library that it prunes row groups with knows two.
 pub(super) fn orders(reader: &str, kind: Kind) -> &'static [By] {
     match kind {
         Kind::Float | Kind::Double if is_java(reader) => &[By::Total],
         Kind::Float | Kind::Double if reader == "pypaimon-rust" => &[By::Total, By::Value],
-        Kind::Float | Kind::Double if reader == "deltalake" => &[By::Total],
-        Kind::Float | Kind::Double if matches!(reader, "duckdb" | "polars" | "spark") => &[By::NanLast],
+        Kind::Float | Kind::Double if matches!(reader, "deltalake" | "duckdb" | "polars") => &[By::NanLast],
+        Kind::Float | Kind::Double if reader == "spark" => &[By::NanLast, By::Total],
         Kind::Bytes if is_java(reader) => &[By::Signed, By::Value],
         _ => &[By::Value],
     }

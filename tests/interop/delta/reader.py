@@ -98,7 +98,8 @@ class DuckDb:
         if pa.types.is_floating(t):
             return text(repr(v)) + "::" + sql_type
         if isinstance(v, str):
-            return text(v)
+            # No NUL may stand in a statement.
+            return "(" + " || chr(0) || ".join(text(part) for part in v.split("\0")) + ")"
         if pa.types.is_decimal(t):
             return text(format(v, "f")) + "::" + sql_type
         return text("true" if v is True else "false" if v is False else str(v)) + "::" + sql_type

@@ -106,6 +106,14 @@ impl<'a> Written<'a> {
         Written { table: folder.table("types"), columns, rows, _folder: folder }
     }
 
+    /// The rows as a reader shows them.
+    fn seen_by(&self, reader: &str) -> Vec<Row> {
+        let seen = |i: usize, cell: &Option<String>| {
+            cell.as_deref().map(|text| if i == 0 { text.to_owned() } else { self.columns[i - 1].seen_by(reader, text) })
+        };
+        self.rows.iter().map(|row| row.iter().enumerate().map(|(i, cell)| seen(i, cell)).collect()).collect()
+    }
+
     fn wrong_rows(&self, reader: &str) -> Option<String> {
         let names: Vec<&str> = ["id"].into_iter().chain(self.columns.iter().map(|c| c.name)).collect();
         let answer = ask(reader, &json!({"cmd": "rows", "table": self.table}));
@@ -114,14 +122,14 @@ impl<'a> Written<'a> {
             return Some(format!("{reader}: {answer:.600}"));
         }
         let found = rows_of(&answer, &names);
-        let mut expected = self.rows.clone();
+        let mut expected = self.seen_by(reader);
         expected.sort();
         (found != expected).then(|| format!("{reader} reads {}", difference(&found, &expected)))
     }
 
     /// What a reader's own push-down gives for filters at each value and beside it. Spark, which takes long over each, is asked fewer.
     fn wrong_filters(&self, reader: &str) -> Vec<String> {
-        let mut wrong = Vec::new();
+        let (mut wrong, rows) = (Vec::new(), self.seen_by(reader));
         for (i, column) in self.columns.iter().enumerate() {
             for (op, bound) in questions(column, reader == "spark") {
                 let filter = bound.as_ref().map_or(json!([column.name, op]), |b| json!([column.name, op, b]));
@@ -138,8 +146,9 @@ impl<'a> Written<'a> {
                     continue;
                 }
                 let found = rows_of(&answer, &["id"]);
+                let bound = bound.map(|b| column.seen_by(reader, &b));
                 wrong.extend(
-                    filtered_wrongly(reader, column.kind, &found, &self.rows, i + 1, op, bound.as_deref())
+                    filtered_wrongly(reader, column.kind, &found, &rows, i + 1, op, bound.as_deref())
                         .map(|w| format!("{reader} {filter:.120}: {w}")),
                 );
             }
