@@ -202,7 +202,9 @@ fn partitions(column: &Column) -> bool {
 async fn every_type_that_may_partition_is_found_by_its_values() {
     let start = Instant::now();
     let mut wrong = Vec::new();
-    for column in columns().into_iter().filter(partitions) {
+    for mut column in columns().into_iter().filter(partitions) {
+        // No directory's name has one: such a row is refused.
+        column.values.retain(|(_, text)| !text.contains('\0'));
         let name = column.name;
         let columns = [column];
         let written = Written::new(&columns, &files(&columns), Some(name), "").await;
