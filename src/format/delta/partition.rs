@@ -59,7 +59,11 @@ fn to_directory(data_type: &DataType, value: Option<&Scalar>) -> Result<Option<S
 
 fn spelt(data_type: &DataType, value: Option<&Scalar>, between: char, zone: &str) -> Result<Option<String>> {
     let Some(value) = value else { return Ok(None) };
-    let refused = |why: &str| Error::invalid(format!("the value {value:?} cannot name a partition: {why}"));
+    let shown = match value {
+        Scalar::String(text) => format!("{text:?}"),
+        other => format!("{other:?}"),
+    };
+    let refused = |why: &str| Error::invalid(format!("the value {shown} cannot name a partition: {why}"));
     let years = || refused("it is outside the years 0001 to 9999").hint("partition by a column with sane values");
     Ok(Some(match (data_type, value) {
         (DataType::Char(_) | DataType::VarChar(_) | DataType::String, Scalar::String(text)) => {
@@ -197,7 +201,11 @@ fn check_count(columns: usize, values: usize) -> Result<()> {
 type Spell = fn(&DataType, Option<&Scalar>) -> Result<Option<String>>;
 
 fn checked(field: &Field, value: Option<&Scalar>, spell: Spell) -> Result<Option<String>> {
-    let text = spell(&field.data_type, value).map_err(|e| e.at(format!("partition column `{}`", field.name)))?;
+    // Into the message, because dead letters have nothing else of an error.
+    let text = spell(&field.data_type, value).map_err(|e| {
+        let named = Error::new(e.kind(), format!("partition column `{}`: {}", field.name, e.message()));
+        named.hint(e.next_step().unwrap_or("partition by another column"))
+    })?;
     if text.is_none() && !field.nullable {
         let what = match value {
             Some(_) => "is empty, which is null to the format, and the column is NOT NULL",

@@ -2,13 +2,16 @@
 
 use std::time::Instant;
 
+use arrow::array::AsArray as _;
 use lakeward::schema::Field;
+use lakeward::table::Table;
 use serde_json::{Value, json};
 
 use super::property::write;
-use crate::readback::Folder;
 use crate::readback::model::cells;
+use crate::readback::property::{Case as Asked, Filter, read};
 use crate::readback::readers::{DELTA_READERS, Row, ask, assert_rows, count_comparison, difference, each, rows_of};
+use crate::readback::{Folder, ingest, pipeline};
 
 /// Values of one column that partitions a table, in canonical text.
 struct Case {
@@ -133,11 +136,22 @@ async fn check(case: &Case, zone: Option<&str>) {
         .map(|r| vec![json!(format!("{}", r[0].as_str().unwrap().parse::<usize>().unwrap() + 1000)), r[1].clone()])
         .collect();
     let commits = [rows, again];
-    write(&path, fields(), Some("p"), &commits).await.unwrap();
+    let table = write(&path, fields(), Some("p"), &commits).await.unwrap();
     let columns = ["id", "p"];
     // To the format, the empty text is null.
     let empty = |v: &Option<String>| v.clone().filter(|t| !t.is_empty());
     let expected: Vec<Row> = commits.iter().flat_map(|c| cells(&fields(), c)).map(|r| vec![r[0].clone(), empty(&r[1])]).collect();
+    let equal = |v: &Value| Filter { column: 1, op: "eq", bound: v.as_str().map(str::to_owned) };
+    let filters = case.values.iter().filter(|v| v.as_str().is_some_and(|t| !t.is_empty())).map(equal).collect();
+    let ours = Asked { fields: fields(), partitioned: true, buckets: 0, stats: "", commits: commits.to_vec(), filters };
+    let mut sorted = expected.clone();
+    sorted.sort();
+    assert_eq!(read(&ours, &table, None).await.unwrap(), sorted);
+    for filter in &ours.filters {
+        let mut want: Vec<Row> = expected.iter().filter(|r| r[1] == filter.bound).cloned().collect();
+        want.sort();
+        assert_eq!(read(&ours, &table, Some(filter)).await.unwrap(), want, "{filter:?}");
+    }
     // Polars goes by the directory (D5), which cannot be that long.
     let readers: Vec<&str> = DELTA_READERS.into_iter().filter(|r| *r != "polars" || case.name != "long").collect();
     each(&readers, |reader| {
@@ -182,5 +196,29 @@ async fn a_partition_value_longer_than_a_directory_is_found_again() {
 async fn moments_that_partition_are_found_again_wherever_the_reader_is() {
     for case in cases().into_iter().filter(|c| matches!(c.name, "days" | "moments" | "instants")) {
         check(&case, Some("Asia/Kolkata")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_no_partition_can_have_is_a_dead_letter_of_its_stage() {
+    let mut folder = Folder::new();
+    let lines = [r#"{"id":1,"p":"a"}"#, r#"{"id":2,"p":""}"#, r#"{"id":3,"p":"b\u0000c"}"#, r#"{"id":4,"p":null}"#, r#"{"id":5,"p":"b"}"#];
+    folder.input(lines);
+    let sink = "    format: delta\n    columns:\n      id: BIGINT\n      p: STRING NOT NULL\n    partition_by: [p]\ndead_letter: {location: shop.db/dead}\n";
+    let report = ingest(folder.path(), &pipeline("strict", "close", sink)).await;
+    assert_eq!((report.records, report.rows, report.dead_letters), (5, 2, 3));
+    let dead = Table::open(folder.table("dead").to_str().unwrap()).await.unwrap();
+    let mut rows = dead.scan().rows().await.unwrap();
+    let mut said = Vec::new();
+    while let Some(batch) = rows.next().await.unwrap() {
+        let text = |name: &str, i: usize| batch.column_by_name(name).unwrap().as_string::<i32>().value(i).to_owned();
+        said.extend((0..batch.num_rows()).map(|i| (text("stage", i), text("error", i))));
+    }
+    said.sort();
+    assert_eq!(said.iter().filter(|s| s.0 == "partition").count(), 2, "{said:?}");
+    for what in
+        ["`p` is empty, which is null to the format", "partition column `p`: the value \"b\\0c\" cannot name a partition: it has a NUL"]
+    {
+        assert!(said.iter().any(|s| s.1.contains(what)), "{what}: {said:?}");
     }
 }
