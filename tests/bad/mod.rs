@@ -2,10 +2,12 @@
 //!
 //! A case is a folder of `fixtures/bad`: a pipeline file, input files, and `transcript.txt`: what is typed (`$ ` and a shell line) and
 //! exactly what comes back (standard output, standard error behind `! `, then the exit code). Each case runs in a copy of its folder.
-//! `$DIR` stands for that copy, `$UUID`, `$TIME` and `$TRIES` for what differs from run to run. Two more words than a shell has can be typed:
+//! `$DIR` stands for that copy, `$UUID`, `$TIME` and `$TRIES` for what differs from run to run. Some more words than a shell has can be typed:
 //!
-//! * `rows TABLE...` counts the rows twice: by `table-cli count`, and as the newest snapshot file says it;
-//! * `dead TABLE` shows the dead letters.
+//! * `rows TABLE...` counts the rows twice: by `table-cli count`, and as the newest snapshot file (Delta: the statistics of all commits) says it;
+//! * `dead TABLE` shows the dead letters;
+//! * for Delta: `commit N` names a commit of `lake/t`, `again` copies `old` to `lake`, `protocol JSON` does so and changes the table's protocol,
+//!   `findings COMMAND` shows what `audit` or `verify` find.
 //!
 //! After a change that is meant, `LAKEWARD_WRITE_TRANSCRIPTS=1 cargo test bad::` writes them anew, to be read in the diff.
 
@@ -19,12 +21,21 @@ const WORDS: &str = r#"
 rows() {
   for table in "$@"; do
     if [ ! -d "$table" ]; then echo "$table: no table"; continue; fi
+    if [ -d "$table/_delta_log" ]; then
+      raw=$(cat "$table"/_delta_log/*.json | grep -o 'numRecords[\\]":[0-9]*' | grep -o '[0-9]*$' | awk '{n += $1} END {print n + 0}')
+      echo "$table: $(table-cli count "$table" -o csv | tail -n 1 | cut -d, -f1) counted, $raw by the log"
+      continue
+    fi
     newest=$(ls "$table/snapshot" 2>/dev/null | sed -n 's/^snapshot-//p' | sort -n | tail -1)
     raw=$(grep -o '"totalRecordCount" *: *[0-9]*' "$table/snapshot/snapshot-$newest" 2>/dev/null | grep -o '[0-9]*$')
     echo "$table: $(table-cli count "$table" -o csv | tail -n 1 | cut -d, -f1) counted, ${raw:-no snapshot} by the snapshot"
   done
 }
 dead() { table-cli dead-letters "$1" -o jsonl | sort; }
+commit() { printf 'lake/t/_delta_log/%020d.json' "$1"; }
+again() { rm -r lake; cp -r old lake; }
+protocol() { again; sed -i "s/\"protocol\":{[^}]*}/\"protocol\":$1/" "$(commit 0)"; }
+findings() { table-cli "$1" lake/t -o csv 2>/dev/null | grep '^finding' | sed 's/,,*/,/g'; }
 "#;
 
 fn cases() -> PathBuf {
