@@ -156,20 +156,51 @@ fn table(jobs: Vec<Job>) -> ExitCode {
     });
     let all = families.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | merges | idle checkpoints | stopped with Data | seconds |"
+        "\n| family | scenarios | runs | states | violations | deaths | fenced | late landings | expired | fell into a slot | merges | idle checkpoints | log checkpoints | deaths at them | stopped with Data | seconds |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (name, scenarios, seconds, t) in &all {
         let s = &t.seen;
         println!(
-            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
-            t.runs, t.states, t.violations, s.died, s.fenced, s.landed_late, s.expired, s.dead_snapshots, s.merged, s.idle, s.data
+            "| {name} | {scenarios} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {seconds:.0} |",
+            t.runs,
+            t.states,
+            t.violations,
+            s.died,
+            s.fenced,
+            s.landed_late,
+            s.expired,
+            s.dead_snapshots,
+            s.merged,
+            s.idle,
+            s.log_checkpoints,
+            s.died_checkpointing,
+            s.data
         );
     }
+    by_format(&all);
     let bad: u64 = all.iter().map(|(_, _, _, t)| t.violations).sum();
     let runs: u64 = all.iter().map(|(_, _, _, t)| t.runs).sum();
     println!("\n{runs} runs, {bad} violations, {:.0} s", started.elapsed().as_secs_f64());
     if bad == 0 { ExitCode::SUCCESS } else { ExitCode::from(3) }
+}
+
+/// Runs and violations over Paimon tables alone, and over Delta tables or one of each.
+fn by_format(all: &[(&str, usize, f64, Tally)]) {
+    println!();
+    for (format, is_delta) in [("paimon", false), ("delta", true)] {
+        let some = || all.iter().filter(|(name, ..)| name.starts_with("delta") == is_delta);
+        let sum = |what: fn(&Tally) -> u64| some().map(|(_, _, _, t)| what(t)).sum::<u64>();
+        let seconds: f64 = some().map(|(_, _, seconds, _)| seconds).sum();
+        println!(
+            "{format}: {} scenarios, {} runs, {} violations, {} deaths, {} of them at a checkpoint of the log, {seconds:.0} s",
+            some().map(|(_, scenarios, ..)| scenarios).sum::<usize>(),
+            sum(|t| t.runs),
+            sum(|t| t.violations),
+            sum(|t| t.seen.died),
+            sum(|t| t.seen.died_checkpointing),
+        );
+    }
 }
 
 /// Per rule that is switched off and family: how many runs, up to the tenth violation, and how many violate.

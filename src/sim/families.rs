@@ -180,13 +180,52 @@ fn merging(setup: Setup) -> Setup {
     Setup { merge_at: Some(2), rows: 1, chunk: 1, keep: 20, ..setup }
 }
 
+/// The same pipeline over Delta tables. There are no buckets there, and no manifests to merge: checkpoints of the log instead.
+fn delta(setup: Setup) -> Setup {
+    let sinks = setup.sinks.into_iter().map(|s| SimSink { format: Format::Delta, buckets: 0, ..s }).collect();
+    Setup { sinks, checkpoint_at: setup.merge_at, merge_at: None, ..setup }
+}
+
+/// A scenario over Delta tables.
+fn delta_of(s: Scenario) -> Scenario {
+    Scenario {
+        name: format!("delta-{}", s.name),
+        before: s.before.into_iter().map(|b| Before { setup: delta(b.setup), ..b }).collect(),
+        slots: s.slots.into_iter().map(delta).collect(),
+        last: delta(s.last),
+        ..s
+    }
+}
+
+/// Rows go to a table of each format.
+fn both(setup: Setup) -> Setup {
+    let two = SimSink { format: Format::Delta, partitioned: true, ..sink("two") };
+    Setup { sinks: vec![sink("one"), two], checkpoint_at: Some(2), ..setup }
+}
+
+/// The shapes of a pipeline over Delta tables, and over one of each format.
+pub fn delta_shapes() -> Vec<(&'static str, Setup)> {
+    let one = Setup::default();
+    let mut shapes: Vec<(&str, Setup)> = shapes()
+        .into_iter()
+        .filter(|(name, _)| *name != "buckets")
+        .map(|(name, setup)| (if name == "merge" { "checkpoint" } else { name }, delta(setup)))
+        .collect();
+    shapes.push(("both", both(one)));
+    shapes
+}
+
 /// What happens to a pipeline of a shape: name, lives before, the life that is troubled.
 fn histories(shape: &Setup) -> Vec<(&'static str, Vec<Before>, Setup)> {
     let some = |n| vec![("a", n)];
     let keep = shape.keep.max(5);
     let ended = |n| Before { setup: Setup { input: some(n), ..shape.clone() }, until: None };
     let paused = |n| Before { setup: Setup { input: some(n), at_end: AtEnd::Pause, keep, ..shape.clone() }, until: None };
-    let second = if shape.tables().len() > 1 { "one/snapshot/snapshot-2" } else { "chain/p/00000000000000000002.json" };
+    let second = match shape.format_of("one") {
+        _ if shape.tables().len() == 1 => "chain/p/00000000000000000002.json",
+        Format::Paimon => "one/snapshot/snapshot-2",
+        Format::Delta => "one/_delta_log/00000000000000000002.json",
+    };
     let pending = Before { until: Some(second), ..paused(5) };
     let asking = |asked| StartOptions { asked, ..StartOptions::default() };
     let more = Setup { keep, ..shape.clone() };
@@ -223,6 +262,25 @@ pub fn singles() -> Family {
         }
     }
     Family { name: "single faults", how: How::Every { merge: true }, scenarios }
+}
+
+/// Every single fault in every shape over Delta tables and in every history; in `quick` the shapes that a fault of one table says nothing
+/// new about go through less.
+pub fn delta_singles(quick: bool) -> Family {
+    let mut scenarios = Vec::new();
+    for (shape, setup) in delta_shapes() {
+        for (history, before, troubled) in histories(&setup) {
+            let told = match shape {
+                "one" | "checkpoint" => true,
+                "both" => history != "idle",
+                _ => history == "start" || history == "finish",
+            };
+            if told || !quick {
+                scenarios.push(scenario(format!("delta-single-{shape}-{history}"), before, vec![troubled], alone(1)));
+            }
+        }
+    }
+    Family { name: "delta: single faults", how: How::Every { merge: true }, scenarios }
 }
 
 /// Every two faults in one shape.
@@ -393,6 +451,72 @@ pub fn unreduced() -> [Scenario; 2] {
     [reduced.clone(), Scenario { name: "small-every-call".into(), every_call: true, ..reduced }]
 }
 
+/// Two live processes over Delta tables, and over one of each format.
+fn delta_pairs(faults: u8, preemptions: u8) -> Vec<Scenario> {
+    let mut scenarios: Vec<Scenario> = pairs(faults, preemptions)
+        .into_iter()
+        .map(|s| Scenario { name: s.name.replace("-merge", "-checkpoint"), ..s })
+        .map(delta_of)
+        .collect();
+    let small = both(Setup { input: vec![("a", 3)], ..Setup::default() });
+    scenarios.push(two_processes("delta-pair-both", vec![], vec![small.clone(), small], faults, preemptions));
+    scenarios
+}
+
+/// Two live processes over Delta tables, every schedule within the budget.
+pub fn delta_interleavings(faults: u8, preemptions: u8) -> Family {
+    Family { name: "delta: two processes", how: How::Every { merge: true }, scenarios: delta_pairs(faults, preemptions) }
+}
+
+/// Two live processes over Delta tables, any number of switches, by seed.
+pub fn delta_by_seed(count: u64) -> Family {
+    let scenarios = delta_pairs(3, 60).into_iter().map(|s| Scenario { name: s.name.replace("pair-", "seeded-"), ..s });
+    Family { name: "delta: two processes by seed", how: How::Seeds { count, one_in: 12 }, scenarios: scenarios.collect() }
+}
+
+/// What other engines do to a Delta table.
+const OF_DELTA: [Outside; 6] =
+    [Outside::Append, Outside::Metadata, Outside::Protocol, Outside::Checkpoint, Outside::Expire, Outside::ExpireAll];
+
+/// Others append, change properties and protocol, write checkpoints and clean the log up, between any two calls. What users have landed is in
+/// the newest state, so nothing is ever unknown.
+pub fn delta_foreign(faults: u8, outside: u8) -> Family {
+    let setup = delta(merging(Setup { input: vec![("a", 3)], ..Setup::default() }));
+    let budget = Budget { faults, preemptions: 0, outside };
+    let paused = Before { setup: Setup { at_end: AtEnd::Pause, ..setup.clone() }, until: None };
+    let more = Setup { input: vec![("a", 5)], ..setup.clone() };
+    let rewind = StartOptions { asked: Asked { rewind: Some(1), ..Asked::default() }, ..StartOptions::default() };
+    let back = Setup { options: rewind, ..more.clone() };
+    let with = |s: Scenario| Scenario { outside: OF_DELTA.to_vec(), every_call: false, ..s };
+    Family {
+        name: "delta: other engines",
+        how: How::Every { merge: true },
+        scenarios: vec![
+            with(scenario("delta-foreign-start".into(), vec![], vec![setup], budget)),
+            with(scenario("delta-foreign-resume".into(), vec![paused.clone()], vec![more], budget)),
+            with(scenario("delta-foreign-rewind".into(), vec![paused], vec![back], budget)),
+        ],
+    }
+}
+
+/// Two processes over Delta tables while others clean up and write checkpoints, by seed.
+pub fn delta_foreign_pairs(count: u64) -> Family {
+    let scenarios = delta_pairs(2, 20).into_iter().filter(|s| s.name != "delta-pair-both").map(|s| Scenario {
+        name: s.name.replace("pair-", "foreign-pair-"),
+        outside: OF_DELTA.to_vec(),
+        budget: Budget { outside: 5, ..s.budget },
+        ..s
+    });
+    Family { name: "delta: two processes and other engines by seed", how: How::Seeds { count, one_in: 10 }, scenarios: scenarios.collect() }
+}
+
+/// A topic into Delta tables.
+pub fn delta_topics(faults: u8, preemptions: u8) -> Family {
+    let wanted = ["topic-end-resume", "topic-never-start", "topic-end-pair"];
+    let some = topics(faults, preemptions).scenarios.into_iter().filter(|s| wanted.contains(&s.name.as_str()));
+    Family { name: "delta: topics", how: How::Every { merge: true }, scenarios: some.map(delta_of).collect() }
+}
+
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -417,6 +541,12 @@ pub fn all(form: Form) -> Vec<Family> {
                 unpinned(0, 3),
                 buckets(0, 1, 2),
                 topics(1, 1),
+                delta_singles(true),
+                delta_interleavings(0, 1),
+                delta_by_seed(200),
+                delta_foreign(0, 2),
+                delta_foreign_pairs(200),
+                delta_topics(1, 1),
             ]
         }
         Form::Long => vec![
@@ -433,8 +563,25 @@ pub fn all(form: Form) -> Vec<Family> {
             buckets(1, 1, 2),
             topics(1, 2),
             Family { name: "topics, two faults", ..topics(2, 1) },
+            delta_singles(false),
+            delta_interleavings(0, 2),
+            Family { name: "delta: two processes, one fault", ..delta_interleavings(1, 1) },
+            delta_by_seed(10_000),
+            delta_foreign(1, 2),
+            Family { name: "delta: other engines, three acts", ..delta_foreign(0, 3) },
+            delta_foreign_pairs(10_000),
+            delta_topics(1, 2),
         ],
-        Form::Deep => vec![interleavings(1, 2), interleavings(1, 3), expiry(1, 3), expiry_of_pairs(2, 2), unpinned(1, 3)],
+        Form::Deep => vec![
+            interleavings(1, 2),
+            interleavings(1, 3),
+            expiry(1, 3),
+            expiry_of_pairs(2, 2),
+            unpinned(1, 3),
+            delta_interleavings(0, 3),
+            delta_interleavings(1, 2),
+            delta_foreign(1, 3),
+        ],
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Setup {
     pub keep: usize,
     /// `manifest.merge-min-count` of every table of rows; none: the format's own, which no short run comes to.
     pub merge_at: Option<u32>,
+    /// `delta.checkpointInterval` of every Delta table of rows; none: our own, which no short run comes to.
+    pub checkpoint_at: Option<u32>,
     /// 1: one thing after the other; more: rows of the next checkpoint are read and written while one is committed. A slow poll moves the
     /// clock for the commit beside it too, which real ones do not: use it with 1.
     pub threads: usize,
@@ -110,6 +112,7 @@ impl Default for Setup {
             commit_empty: false,
             keep: 2,
             merge_at: None,
+            checkpoint_at: None,
             threads: 2,
             part: None,
             starts_at: 0,
@@ -213,14 +216,25 @@ impl Life {
     }
 }
 
-/// The table of a sink: its columns, how rows are spread, and when its manifests are merged.
-pub fn spec(sink: &SimSink, merge_at: Option<u32>) -> Result<TableSpec> {
+/// The table of a sink: its columns, how rows are spread, when its manifests are merged, and when its log gets a checkpoint.
+pub fn spec(sink: &SimSink, setup: &Setup) -> Result<TableSpec> {
     let fields = [(0, "split", "STRING NOT NULL"), (1, "off", "BIGINT NOT NULL"), (2, "part", "STRING NOT NULL")];
     let fields = fields.into_iter().map(|(id, name, text)| Field::parse(id, name, text)).collect::<Result<Vec<_>>>()?;
     let buckets = [("bucket", sink.buckets.to_string()), ("bucket-key", "off".to_owned())].into_iter().filter(|_| sink.buckets > 0);
-    let merging = merge_at.map(|n| ("manifest.merge-min-count", n.to_string()));
-    let spec = TableSpec::paimon(fields).options(buckets.chain(merging).map(|(k, v)| (k.to_owned(), v)).collect());
+    let options: Vec<(&str, String)> = match sink.format {
+        Format::Paimon => buckets.chain(setup.merge_at.map(|n| ("manifest.merge-min-count", n.to_string()))).collect(),
+        Format::Delta => setup.checkpoint_at.map(|n| ("delta.checkpointInterval", n.to_string())).into_iter().collect(),
+    };
+    let spec = TableSpec::new(named(sink.format), fields).options(options.into_iter().map(|(k, v)| (k.to_owned(), v)).collect());
     Ok(if sink.partitioned { spec.partition_by(["part"]) } else { spec })
+}
+
+/// The oracle has a name of its own for each.
+fn named(format: Format) -> crate::format::Format {
+    match format {
+        Format::Paimon => crate::format::Format::Paimon,
+        Format::Delta => crate::format::Format::Delta,
+    }
 }
 
 fn open(setup: &Setup, clock: Arc<Alone>, told: Told, number: u64, stop: &Stop) -> Box<dyn Source> {
@@ -241,13 +255,14 @@ async fn live(life: Life, setup: Setup, clock: Arc<Alone>, told: Told, number: u
     let mut configured = Vec::new();
     let mut lanes = Vec::new();
     for (i, sink) in setup.sinks.iter().enumerate() {
-        let table = Table::open_or_create_in(life.store(sink.name), &spec(sink, setup.merge_at)?).await?;
+        let table = Table::open_or_create_in(life.store(sink.name), &spec(sink, &setup)?).await?;
         let decoder = Box::new(ToRows { schema: table.schema().to_arrow(), keep: sink.keep, rejects: setup.dead_letters });
         lanes.push(Lane { sink: i, decoders: vec![decoder], watermark: None });
         configured.push(Configured { role: Role::Sink, sink: Box::new(TableSink::new(table, PATIENCE)) as Box<dyn Sink> });
     }
     if setup.dead_letters {
-        let table = Table::open_or_create_in(life.store(DEAD), &TableSpec::paimon(dead_letters::columns())).await?;
+        let table =
+            Table::open_or_create_in(life.store(DEAD), &TableSpec::new(named(setup.dead_format()), dead_letters::columns())).await?;
         configured.push(Configured { role: Role::DeadLetter, sink: Box::new(TableSink::new(table, PATIENCE)) });
     }
     let run = life.env.uuid().to_string();

@@ -49,11 +49,11 @@ fn open() -> World {
 // ---- sound worlds ----------------------------------------------------------------------------------------------------------------------
 
 /// Each world, and what its last process was told.
-fn sound() -> Vec<(&'static str, World, Setup)> {
-    let two = Setup::two();
-    let dead = Setup { dead: true, ..Setup::two() };
+fn sound(format: Format) -> Vec<(&'static str, World, Setup)> {
+    let two = Setup::two().of(format);
+    let dead = Setup { dead: true, ..two.clone() };
     let less = |s: &Setup| s.clone().reading(&[("a", 3), ("b", 1)]);
-    let pending = World::default().then(&Setup::two().paused()).cut_before("two/snapshot/snapshot-2");
+    let pending = World::default().then(&two.clone().paused()).cut_before(&format!("two/{}", format.snapshot(2)));
     vec![
         ("start", World::default(), two.clone()),
         ("dead letters", World::default(), dead.clone()),
@@ -71,7 +71,16 @@ fn sound() -> Vec<(&'static str, World, Setup)> {
 
 #[test]
 fn what_the_production_code_does_is_sound_wherever_it_was_cut() {
-    for (name, before, setup) in sound() {
+    sound_wherever_it_was_cut(Format::Paimon);
+}
+
+#[test]
+fn what_the_production_code_does_with_a_delta_table_is_sound_wherever_it_was_cut() {
+    sound_wherever_it_was_cut(Format::Delta);
+}
+
+fn sound_wherever_it_was_cut(format: Format) {
+    for (name, before, setup) in sound(format) {
         let (begun, config, cache) = (before.effects.len(), setup.config(), Cache::default());
         let whole = before.then(&setup);
         let summary = whole.verdict_with(config.clone(), &cache).unwrap_or_else(|v| panic!("{name}: {v}"));

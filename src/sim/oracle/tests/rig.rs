@@ -40,6 +40,7 @@ use crate::table::{Table, TableSpec};
 /// What a process is told.
 #[derive(Clone)]
 pub(super) struct Setup {
+    pub(super) format: Format,
     /// Name, and whether it is partitioned.
     pub(super) sinks: Vec<(&'static str, bool)>,
     /// Every record whose offset is divisible by 5 is a dead letter.
@@ -54,6 +55,7 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn two() -> Setup {
         Setup {
+            format: Format::Paimon,
             sinks: vec![("one", false), ("two", true)],
             dead: false,
             input: vec![("a", 6), ("b", 3)],
@@ -68,6 +70,9 @@ impl Setup {
     }
     pub(super) fn reading(self, input: &[(&'static str, u64)]) -> Setup {
         Setup { input: input.to_vec(), ..self }
+    }
+    pub(super) fn of(self, format: Format) -> Setup {
+        Setup { format, ..self }
     }
     pub(super) fn paused(self) -> Setup {
         Setup { at_end: AtEnd::Pause, ..self }
@@ -91,7 +96,7 @@ impl Setup {
         };
         let table = |name: &str, columns, rows| TableConfig {
             root: format!("{name}/"),
-            format: Format::Paimon,
+            format: self.format,
             url: format!("sim://{name}"),
             columns,
             rows,
@@ -317,9 +322,21 @@ impl ObjectStore for Life {
     }
 }
 
-fn spec(partitioned: bool) -> TableSpec {
+fn named(format: Format) -> crate::format::Format {
+    match format {
+        Format::Paimon => crate::format::Format::Paimon,
+        Format::Delta => crate::format::Format::Delta,
+    }
+}
+
+fn spec(format: Format, partitioned: bool) -> TableSpec {
     let fields = [(0, "split", "STRING NOT NULL"), (1, "off", "BIGINT NOT NULL"), (2, "part", "INT NOT NULL")];
-    let spec = TableSpec::paimon(fields.map(|(id, name, text)| Field::parse(id, name, text).unwrap()));
+    let fields = fields.map(|(id, name, text)| Field::parse(id, name, text).unwrap());
+    let options = match format {
+        Format::Paimon => Default::default(),
+        Format::Delta => [("delta.checkpointInterval".to_owned(), "2".to_owned())].into(),
+    };
+    let spec = TableSpec::new(named(format), fields).options(options);
     if partitioned { spec.partition_by(["part", "split"]) } else { spec }
 }
 
@@ -327,13 +344,13 @@ async fn live(life: Life, setup: Setup) -> Result<Report> {
     let mut source: Box<dyn Source> = Box::new(Splits { input: setup.input.clone(), at: Offsets::default(), stop: Offsets::default() });
     let (mut configured, mut lanes) = (Vec::new(), Vec::new());
     for (i, (name, partitioned)) in setup.sinks.iter().enumerate() {
-        let table = Table::open_or_create_in(life.store(name), &spec(*partitioned)).await?;
+        let table = Table::open_or_create_in(life.store(name), &spec(setup.format, *partitioned)).await?;
         let decoder = Box::new(ToRows { schema: table.schema().to_arrow(), dead: setup.dead });
         lanes.push(Lane { sink: i, decoders: vec![decoder], watermark: None });
         configured.push(Configured { role: Role::Sink, sink: Box::new(TableSink::new(table, Duration::from_secs(20))) as Box<dyn Sink> });
     }
     if setup.dead {
-        let table = Table::open_or_create_in(life.store("dead"), &TableSpec::paimon(dead_letters::columns())).await?;
+        let table = Table::open_or_create_in(life.store("dead"), &TableSpec::new(named(setup.format), dead_letters::columns())).await?;
         configured.push(Configured { role: Role::DeadLetter, sink: Box::new(TableSink::new(table, Duration::from_secs(20))) });
     }
     let env = life.env();
