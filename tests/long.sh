@@ -12,6 +12,9 @@
 #   sim       every family of the crash harness in its long form, then each rule of the protocol switched off (spec/harness.md)
 #   failover  `table-cli failover` on a CSV with two sinks and dead letters: 300 kills and 50 freezes; every table of every round by
 #             pypaimon and Java. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_ROWS, LAKEWARD_EVERY, LAKEWARD_SEED
+#   delta     the same with Delta tables (a checkpoint of the log at every other commit), then with one of each format: 60 kills and 20 freezes each,
+#             every table of every round by deltalake, DuckDB and Polars; 60 kills while a checkpoint is written, each followed by such a
+#             read; on moto's S3 server behind the bad proxy. LAKEWARD_KILLS, LAKEWARD_FREEZES, LAKEWARD_ROWS, LAKEWARD_EVERY, LAKEWARD_SEED
 #   kafka     `table-cli failover` on a topic that goes on growing: 4 partitions, 2,000,000 messages in transactions, some of them aborted, 0.1 %
 #             of them broken; 60 kills and 20 freezes; every table of every round by pypaimon. LAKEWARD_MESSAGES, LAKEWARD_KILLS,
 #             LAKEWARD_FREEZES, LAKEWARD_EVERY, LAKEWARD_SEED
@@ -38,9 +41,10 @@ case ${1:-} in
   kills) test=process::kills::long_ ;;
   writers) test=process::writers::long_ ;;
   failover) test=failover::series::long_ ;;
+  delta) test=::long_delta_ ;;
   kafka) test=kafka::failover::long_ ;;
   poison) test=kafka::poison::long_ ;;
-  s3) test=s3::series::long_ ;;
+  s3) test=s3::series::long_killed ;;
   watched) test=process::watched::long_ ;;
   away) test=process::away:: ;;
   fanout) test=memory::fanout_ ;;

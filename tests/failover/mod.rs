@@ -1,5 +1,6 @@
 //! `table-cli failover` from the outside: what it refuses, what it reports, what it leaves.
 
+pub(crate) mod delta;
 mod series;
 
 use std::fmt::Write as _;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::proxy::{Proxy, Weather};
 use super::server::{Server, settings};
+use crate::failover::delta;
 use crate::process::kills::number;
 use crate::process::{assert_exact, binary, tally};
 use crate::readback::readers;
@@ -15,6 +16,8 @@ use crate::readback::readers;
 const PHASES: [&str; 5] = ["before_the_first_checkpoint", "while_writing", "between_checkpoint_and_commit", "after_commit", "at_the_end"];
 
 struct Form {
+    /// The table is a Delta table, with a checkpoint of its log at every other commit.
+    delta: bool,
     kills: u64,
     freezes: u64,
     seed: u64,
@@ -31,8 +34,9 @@ struct Form {
 
 impl Form {
     fn pipeline(&self) -> String {
+        let format = if self.delta { "format: delta\n    options: {delta.checkpointInterval: '2'}\n    " } else { "" };
         format!(
-            "version: 1\npipeline: series\nsource: {{generate: {{rows: {}, rows_per_second: {}}}}}\nsinks:\n  - location: s3://lake/mine/table\n    \
+            "version: 1\npipeline: series\nsource: {{generate: {{rows: {}, rows_per_second: {}}}}}\nsinks:\n  - location: s3://lake/mine/table\n    {format}\
              columns: {{id: BIGINT NOT NULL, customer: STRING, amount: 'DECIMAL(10, 2)', created_at: TIMESTAMP(3), note: STRING}}\n\
              checkpoint: {{location: s3://lake/mine/_checkpoints, rows: {}}}\n",
             self.rows, self.rate, self.every
@@ -107,6 +111,14 @@ impl Form {
             })
             .collect();
         let wanted = tally::expected(self.rows).await;
+        if self.delta {
+            for table in &tables {
+                delta::counted(table, self.rows);
+                assert_eq!(delta::sums(table), [self.rows, self.rows, wanted["sum"].as_u64().unwrap()], "{}", table.display());
+            }
+            println!("{rounds} tables by deltalake, DuckDB and Polars: each {wanted}");
+            return;
+        }
         for (table, found) in tables.iter().zip(tally::read(&tables)) {
             assert_exact(&crate::walk::snapshots(table), self.rows);
             assert_eq!(found, wanted, "{} by pypaimon", table.display());
@@ -123,8 +135,18 @@ impl Form {
 #[tokio::test]
 #[ignore = "needs moto[server] in .venv and Java (tests/setup.sh); two minutes"]
 async fn killed_and_frozen_on_a_bucket_behind_a_bad_network_every_row_is_there_once() {
-    let form =
-        Form { kills: 10, freezes: 2, seed: 3, rows: 2000, rate: 2500, every: 250, away: Duration::from_secs(5), least: 0, all_met: false };
+    let form = Form {
+        delta: false,
+        kills: 10,
+        freezes: 2,
+        seed: 3,
+        rows: 2000,
+        rate: 2500,
+        every: 250,
+        away: Duration::from_secs(5),
+        least: 0,
+        all_met: false,
+    };
     form.check().await;
 }
 
@@ -136,6 +158,7 @@ async fn long_killed_and_frozen_on_a_bucket_behind_a_bad_network_every_row_is_th
     }
     let kills = number("LAKEWARD_KILLS", 100);
     let form = Form {
+        delta: false,
         kills,
         freezes: number("LAKEWARD_FREEZES", 20),
         seed: number("LAKEWARD_SEED", 1),
@@ -145,6 +168,45 @@ async fn long_killed_and_frozen_on_a_bucket_behind_a_bad_network_every_row_is_th
         away: Duration::from_secs(number("LAKEWARD_AWAY", 60)),
         least: 5.min(kills / 20),
         all_met: true,
+    };
+    form.check().await;
+}
+
+#[tokio::test]
+#[ignore = "needs moto[server], deltalake, DuckDB and Polars in .venv (tests/setup.sh); a minute"]
+async fn killed_and_frozen_on_a_bucket_behind_a_bad_network_every_row_of_a_delta_table_is_there_once() {
+    let form = Form {
+        delta: true,
+        kills: 6,
+        freezes: 2,
+        seed: 4,
+        rows: 2000,
+        rate: 2500,
+        every: 250,
+        away: Duration::from_secs(5),
+        least: 0,
+        all_met: false,
+    };
+    form.check().await;
+}
+
+#[tokio::test]
+#[ignore = "the long form: tests/long.sh delta"]
+async fn long_delta_killed_and_frozen_on_a_bucket_behind_a_bad_network() {
+    if std::env::var_os("LAKEWARD_LONG").is_none() {
+        return;
+    }
+    let form = Form {
+        delta: true,
+        kills: number("LAKEWARD_KILLS", 40),
+        freezes: number("LAKEWARD_FREEZES", 10),
+        seed: number("LAKEWARD_SEED", 2),
+        rows: 2000,
+        rate: 2500,
+        every: 250,
+        away: Duration::from_secs(20),
+        least: 0,
+        all_met: false,
     };
     form.check().await;
 }
