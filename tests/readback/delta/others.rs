@@ -309,7 +309,7 @@ async fn older_files_of_a_column_that_was_widened_are_read_as_the_wider_type() {
     let table = open(&path).await.unwrap();
     let us = format!("us:{}", 19782 * 86_400_000_000_i64);
     let old = ["7", "f64:4020000000000000", "f64:3ff8000000000000", "1.2500", &us, "9.0"].map(|v| Some(v.to_owned())).to_vec();
-    assert_eq!(rows(&table).await.unwrap(), [old.clone()]);
+    assert_eq!(rows(&table).await.unwrap(), std::slice::from_ref(&old));
     for (condition, expected) in [
         ("i = 7", 1),
         ("i > 7", 0),
