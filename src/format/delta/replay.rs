@@ -259,7 +259,7 @@ pub async fn at(store: &Store, version: u64) -> Result<Option<LogState>> {
                 state.checkpoint = listing.checkpoints.range(..=version).next_back().map(|(v, _)| *v);
                 Ok(Some(state))
             }
-            Err(e) if e.kind() == Kind::Data && listing.cleaned(version) => Ok(None),
+            Err(e) if e.kind() == Kind::Data && listing.cleaned(version) && !listing.leads_to(version) => Ok(None),
             Err(e) => Err(e),
         }
     })

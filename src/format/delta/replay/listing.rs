@@ -66,6 +66,12 @@ impl Listing {
         self.checkpoints.range(version..).any(|(v, _)| *v > version)
     }
 
+    /// Are all the commits there from the newest checkpoint at or below `version` to it? What cannot be read then is damaged.
+    pub(in crate::format::delta) fn leads_to(&self, version: u64) -> bool {
+        let first = self.checkpoints.range(..=version).next_back().map_or(0, |(v, _)| v + 1);
+        (first..=version).all(|v| self.commits.contains(&v))
+    }
+
     /// There is no commit and no checkpoint. `Data`: but something is left of a log.
     pub(in crate::format::delta) fn nothing(&self, store: &Store) -> Result<()> {
         if !self.any {

@@ -322,6 +322,20 @@ async fn a_damaged_checkpoint_is_passed_over_if_the_rest_suffices() {
 }
 
 #[tokio::test]
+async fn a_version_of_a_damaged_checkpoint_is_not_said_to_be_cleaned_up() {
+    let store = log("damaged below", 9).await;
+    put(&store, &names::checkpoint(5), "garbage").await;
+    checkpoint(&store, "classic", held(8), 8).await;
+    drop_commits(&store, 0..5).await;
+    let error = at(&store, 6).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Data);
+    assert!(error.to_string().contains("00000000000000000005.checkpoint.parquet"), "{error}");
+    drop_commits(&store, 6..7).await;
+    assert_eq!(at(&store, 7).await.unwrap(), None);
+    assert_eq!(newest(&store).await.unwrap().unwrap().version, 9);
+}
+
+#[tokio::test]
 async fn parts_count_only_when_all_are_there() {
     let store = log("parts", 6).await;
     checkpoint(&store, "parts", held(5), 5).await;
