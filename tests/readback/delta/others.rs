@@ -127,6 +127,7 @@ async fn public_tables_are_read_as_another_engine_reads_them() {
 struct Made {
     name: String,
     maker: String,
+    features: Vec<String>,
     refused: Option<String>,
     append: Option<Vec<Value>>,
     rows: Option<Value>,
@@ -141,6 +142,7 @@ fn made() -> (PathBuf, Vec<Made>) {
     let tables = list.into_iter().map(|t| Made {
         name: text(&t["name"]).unwrap(),
         maker: text(&t["maker"]).unwrap(),
+        features: t["features"].as_array().unwrap().iter().filter_map(text).collect(),
         refused: text(&t["refused"]),
         append: t["append"].as_array().cloned(),
         rows: Some(t["rows"].clone()).filter(|rows| !rows.is_null()),
@@ -190,7 +192,14 @@ impl Made {
             };
         }
         let (Some(row), Some(expected)) = (&self.append, &mut expected) else { return Ok("read") };
-        append(&table, row).await.map_err(|e| format!("cannot be appended to: {e}"))?;
+        let version = append(&table, row).await.map_err(|e| format!("cannot be appended to: {e}"))?;
+        if self.features.iter().any(|f| f == "clustering") {
+            let commit = fs::read_to_string(path.join(format!("_delta_log/{version:020}.json"))).unwrap();
+            let column = if self.name == "clustering" { "s" } else { "id" };
+            if !commit.contains(r#"\"minValues\":{"#) || !commit.contains(&format!(r#"\"{column}\":"#)) {
+                return Err(format!("has no statistics of the clustering column: {commit}"));
+            }
+        }
         let one = answered(&json!({"rows": [object(&fields, row)]}), &fields);
         expected.extend(one.clone());
         expected.sort();
