@@ -63,6 +63,10 @@ pub enum Rule {
     ListBeforeData,
     /// A merged manifest holds every entry of those that it stands for.
     MergeAll,
+    /// A Delta table's state takes in what the commits of others say, their transactions too.
+    Winners,
+    /// The hint names a Delta checkpoint that is there and was read back.
+    HintLast,
 }
 
 /// A handle to the [`World`]; cheap to clone.

@@ -544,7 +544,7 @@ pub fn all(form: Form) -> Vec<Family> {
                 delta_singles(true),
                 delta_interleavings(0, 1),
                 delta_by_seed(200),
-                delta_foreign(0, 2),
+                delta_foreign(0, 1),
                 delta_foreign_pairs(200),
                 delta_topics(1, 1),
             ]
@@ -597,7 +597,7 @@ pub fn rule(name: &str) -> Option<Rule> {
 }
 
 /// Every rule that can be switched off.
-pub const ALL_RULES: [Rule; 14] = [
+pub const ALL_RULES: [Rule; 16] = [
     Rule::OneRead,
     Rule::ListAfterCreate,
     Rule::CreateOnly,
@@ -612,4 +612,6 @@ pub const ALL_RULES: [Rule; 14] = [
     Rule::FloorAfterPin,
     Rule::ListBeforeData,
     Rule::MergeAll,
+    Rule::Winners,
+    Rule::HintLast,
 ];

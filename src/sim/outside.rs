@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::error::Result;
+use crate::format::delta::{checkpoint, replay};
 use crate::format::{CommitMessage, CommitUser};
 use crate::sim::effect::{Effect, Op};
 use crate::sim::oracle::reader::{Cache, Format, Reader};
@@ -40,8 +41,9 @@ pub enum Outside {
 /// The split of rows that are not of our input.
 pub const FOREIGN: &str = "foreign";
 
-async fn checkpoint(_: &Store) -> Result<()> {
-    Ok(())
+async fn write_checkpoint(store: &Store) -> Result<()> {
+    let Some(newest) = replay::newest(store).await? else { return Ok(()) };
+    checkpoint::write(store, newest.version).await.map(drop)
 }
 
 async fn one_row(table: &Table, user: &CommitUser, id: i64) -> Result<Vec<CommitMessage>> {
@@ -163,7 +165,7 @@ pub fn make(what: Outside, objects: &mut Objects, table: &str, format: Format, n
                 objects,
                 async |store| {
                     if what == Outside::Checkpoint {
-                        return checkpoint(&store).await;
+                        return write_checkpoint(&store).await;
                     }
                     let table = Table::open_in(store).await?;
                     let (user, id) = (CommitUser::new("somebody"), i64::try_from(number).unwrap_or(0));

@@ -177,7 +177,7 @@ async fn long_killed_and_frozen_on_a_bucket_behind_a_bad_network_every_row_is_th
 async fn killed_and_frozen_on_a_bucket_behind_a_bad_network_every_row_of_a_delta_table_is_there_once() {
     let form = Form {
         delta: true,
-        kills: 6,
+        kills: 4,
         freezes: 2,
         seed: 4,
         rows: 2000,

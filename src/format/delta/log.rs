@@ -27,6 +27,7 @@ use super::protocol;
 use super::replay::{self, LogState, Seen};
 use super::schema::DeltaSchema;
 use crate::datafile::WriterOptions;
+use crate::env::Rule;
 use crate::error::{Error, Result};
 use crate::format::{Change, CommitUser, Digest, END_OF_INPUT, Floor, Head, Landed, SnapshotLog, Staged, Standing, Work, property};
 use crate::schema::Schema;
@@ -165,7 +166,11 @@ impl DeltaLog {
         while let Some(bytes) = self.commit_bytes(next.log.version + 1).await? {
             let state = Arc::make_mut(&mut next);
             let version = state.log.version + 1;
+            let ignored = self.store.env().broken(Rule::Winners).then(|| state.log.txns.clone());
             state.apply(version, &bytes).map_err(|e| at_table(e, &self.store))?;
+            if let Some(txns) = ignored {
+                state.log.txns = txns;
+            }
         }
         if lost.is_some_and(|lost| next.log.version < lost) {
             // The winner is gone already: the log was cleaned up, or this is another table.

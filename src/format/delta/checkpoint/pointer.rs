@@ -63,7 +63,7 @@ pub(crate) async fn raise(store: &Store, checkpoint: &Checkpoint, rows: u64, fil
     Ok(())
 }
 
-async fn put(store: &Store, checkpoint: &Checkpoint, size: u64, num_of_add_files: Option<u64>) -> Result<()> {
+pub(super) async fn put(store: &Store, checkpoint: &Checkpoint, size: u64, num_of_add_files: Option<u64>) -> Result<()> {
     let Checkpoint { version, ref files, .. } = *checkpoint;
     let parts = Some(files.len()).filter(|parts| *parts > 1);
     let size_in_bytes = files.iter().map(|(_, size)| size).sum();

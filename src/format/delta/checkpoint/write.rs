@@ -29,6 +29,7 @@ use super::pointer;
 use super::read::{self, Chunk, Chunks};
 use super::rows::{SCHEMA, rows};
 use super::shape::shaped;
+use crate::env::Rule;
 use crate::error::{Error, Result};
 use crate::publish::{Publication, publish};
 use crate::store::Store;
@@ -83,6 +84,9 @@ pub async fn write(store: &Store, version: u64) -> Result<Written> {
     let (name, size) = (names::checkpoint(version), bytes.len() as u64);
     let deadline = store.env().deadline(store.patience());
     let classic = |size: u64| Checkpoint { version, files: vec![(file_name(version), size)], json: false };
+    if store.env().broken(Rule::HintLast) {
+        pointer::put(store, &classic(size), rows, Some(files)).await?;
+    }
     if let Publication::Taken(theirs) = publish(store, &name, bytes, deadline).await? {
         return settle(store, &classic(theirs.len() as u64)).await;
     }
