@@ -351,7 +351,7 @@ fn asks(reader: &str, case: &Case, filter: &Filter) -> bool {
 }
 
 /// 0.0 or -0.0.
-fn is_zero(bound: &str) -> bool {
+pub(super) fn is_zero(bound: &str) -> bool {
     bound.split_once(':').is_some_and(|(_, bits)| bits.trim_start_matches(['0', '8']).is_empty())
 }
 
