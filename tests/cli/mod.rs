@@ -2,6 +2,7 @@
 
 mod checking;
 mod choosing;
+mod delta;
 mod looking;
 mod signals;
 
