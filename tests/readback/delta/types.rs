@@ -203,8 +203,8 @@ async fn every_type_that_may_partition_is_found_by_its_values() {
     let start = Instant::now();
     let mut wrong = Vec::new();
     for mut column in columns().into_iter().filter(partitions) {
-        // No directory's name has one: such a row is refused.
-        column.values.retain(|(_, text)| !text.contains('\0'));
+        // No directory's name has a NUL: such a row is refused. What is longer than such a name is for `partitions`.
+        column.values.retain(|(_, text)| !text.contains('\0') && text.len() < 200);
         let name = column.name;
         let columns = [column];
         let written = Written::new(&columns, &files(&columns), Some(name), "").await;
