@@ -165,6 +165,8 @@ impl Made {
             "txn-retention" => Some("delta.setTransactionRetentionDuration"),
             // An engine would store no such column; what it makes of ours is anybody's guess.
             "void-column" => Some("void"),
+            // Column mapping, without which there is none, already keeps us from reading.
+            "iceberg-compat-v1" | "iceberg-compat-v2" => Some("columnMapping"),
             _ => self.refused.as_deref(),
         }
     }
