@@ -56,7 +56,7 @@ impl Planned {
                 (None, None) => planned.inferred(file, env, sink).await?,
             };
             let format = format_of(sink.format, table.as_ref());
-            let specs = kept(format, specs).map_err(|e| file.locate(&format!("sinks.{i}.columns"), e))?;
+            let specs = kept(format, &specs).map_err(|e| file.locate(&part(i, sink, &specs, &e), e))?;
             let at = |e: Error| file.locate(&part(i, sink, &specs, &e), e);
             // A table that is there says itself how it is partitioned.
             let partition_by = match &table {
@@ -216,7 +216,8 @@ fn part(i: usize, sink: &SinkSpec, specs: &[ColumnSpec], error: &Error) -> Strin
     if message.contains("`partition_by`") || message.contains("partition a table") {
         return format!("sinks.{i}.partition_by");
     }
-    let named = |name: &str| place == format!("column {name:?}") || message.contains(&format!("column `{name}`"));
+    let quoted = |name: &str| format!("column `{name}`");
+    let named = |name: &str| place == format!("column {name:?}") || place == quoted(name) || message.contains(&quoted(name));
     match specs.iter().find(|spec| named(&spec.name)) {
         Some(spec) => format!("sinks.{i}.columns.{}", spec.name),
         None if message.contains("table option") => format!("sinks.{i}.options"),
@@ -230,10 +231,13 @@ fn format_of(said: Option<Format>, table: Option<&Table>) -> Format {
 }
 
 /// The columns with the types that the format keeps.
-fn kept(format: Format, specs: Vec<ColumnSpec>) -> Result<Vec<ColumnSpec>> {
+fn kept(format: Format, specs: &[ColumnSpec]) -> Result<Vec<ColumnSpec>> {
+    if format == Format::Paimon {
+        return Ok(specs.to_vec()); // It has every type, and the mapping says what is wrong with one.
+    }
     let fields = specs.iter().map(|s| Field::parse(0, &s.name, &s.type_text)).collect::<Result<Vec<_>>>()?;
     let kept = TableSpec::new(format, fields).schema()?;
-    Ok(specs.into_iter().zip(&kept.fields).map(|(spec, field)| ColumnSpec { type_text: field.type_text(), ..spec }).collect())
+    Ok(specs.iter().zip(&kept.fields).map(|(spec, field)| ColumnSpec { type_text: field.type_text(), ..spec.clone() }).collect())
 }
 
 /// The first records, read through a second reader: the run's own source is not touched.
