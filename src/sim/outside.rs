@@ -129,6 +129,16 @@ fn by_hand(objects: &Objects, table: &str, number: u64, what: Outside) -> Option
     Some((format!("{table}/{}", Format::Delta.snapshot(version + 1)), Bytes::from(text)))
 }
 
+/// What names comes after what it names: data and manifests, snapshots, checkpoints of a Delta log, hints.
+fn rank(key: &str) -> u8 {
+    match key {
+        key if key.contains("LATEST") || key.contains("_last_checkpoint") => 3,
+        key if key.contains("/_delta_log/") && key.ends_with(".parquet") => 2,
+        key if key.contains("/_delta_log/") || key.contains("/snapshot/") => 1,
+        _ => 0,
+    }
+}
+
 /// Does it. The changes, in order.
 pub fn make(what: Outside, objects: &mut Objects, table: &str, format: Format, number: u64) -> Vec<Effect> {
     let effect = |op, key: String, before, after, by_expiry| Effect { process: Effect::OUTSIDE, op, key, before, after, by_expiry };
@@ -179,9 +189,7 @@ pub fn make(what: Outside, objects: &mut Objects, table: &str, format: Format, n
             // What a snapshot names comes before it.
             let mut effects: Vec<Effect> =
                 changed.map(|(k, v)| effect(Op::Put, k.clone(), before.get(k).cloned(), Some(v.clone()), false)).collect();
-            effects.sort_by_key(|e| {
-                (e.key.contains("/snapshot/"), e.key.contains("_delta_log/"), e.key.contains("LATEST") || e.key.contains("_last_"))
-            });
+            effects.sort_by_key(|e| rank(&e.key));
             effects
         }
     }

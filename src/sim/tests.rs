@@ -237,7 +237,7 @@ fn another_engine_does_only_what_it_can() {
 // ---- teeth -------------------------------------------------------------------------------------------------------------------------------
 
 /// Where each rule, switched off, is noticed; by two families of schedules, or by one and the model (`src/sim/model`).
-const TEETH: [(Rule, &[(&str, Budget)]); 22] = [
+const TEETH: [(Rule, &[(&str, Budget)]); 24] = [
     (Rule::OneRead, &[("single-one-start", budget(1, 0, 0)), ("pair-fresh", budget(0, 2, 0))]),
     // Alone nobody can be overtaken, so it takes two processes: with switches alone, and while snapshots expire.
     (Rule::ListAfterCreate, &[("pair-fresh", budget(0, 2, 0)), ("expiry-pair-fresh", budget(0, 1, 1))]),
@@ -258,6 +258,8 @@ const TEETH: [(Rule, &[(&str, Budget)]); 22] = [
     (Rule::MergeAll, &[("single-merge-start", budget(0, 0, 0)), ("pair-merge", budget(0, 1, 0))]),
     // Over Delta tables. There are no pins, and nothing is ever unknown; so `Equality` and the rules of pins have nothing to break there.
     (Rule::OneRead, &[("delta-single-one-start", budget(1, 0, 0))]),
+    (Rule::ListAfterCreate, &[("delta-pair-fresh", budget(0, 2, 0))]),
+    (Rule::OneChain, &[("delta-single-one-rerun", budget(1, 0, 0))]),
     (Rule::CreateOnly, &[("delta-single-one-start", budget(1, 0, 0))]),
     (Rule::ReadBack, &[("delta-single-one-start", budget(1, 0, 0))]),
     (Rule::KeepUnclear, &[("delta-single-one-start", budget(1, 0, 0))]),
