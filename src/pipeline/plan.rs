@@ -79,7 +79,11 @@ impl Planned {
         if let Some(dead) = &file.dead_letter {
             let store = Store::open(&dead.location, env, options.clone())?;
             let table = Table::open_if_exists(store.clone()).await?;
-            let spec = TableSpec::new(format_of(dead.format, table.as_ref()), dead_letters::columns());
+            // They go with the rows: where all sinks are of one format, so is their table.
+            let first = planned.sinks.first().map(|sink| sink.spec.format());
+            let common = first.filter(|first| planned.sinks.iter().all(|sink| sink.spec.format() == *first));
+            let format = dead.format.or(table.as_ref().map(Table::format)).or(common).unwrap_or_default();
+            let spec = TableSpec::new(format, dead_letters::columns());
             if let Some(table) = &table {
                 table.fits(&spec)?;
             }
@@ -146,7 +150,7 @@ impl Planned {
             }
             let table = Table::open_or_create_in(sink.store.clone(), &sink.spec).await?;
             let (sink_url, columns) = (table.url().to_owned(), columns(table.schema()));
-            events.tell(Event::TableCreated { sink: sink_url, columns, inferred: sink.inferred });
+            events.tell(Event::TableCreated { format: table.format(), sink: sink_url, columns, inferred: sink.inferred });
             sink.table = Some(table);
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::format::Format;
 use crate::table::commit::identifier as show;
 
 /// Something that happened in a run, for people and programs.
@@ -13,6 +14,8 @@ use crate::table::commit::identifier as show;
 pub enum Event {
     /// A table was not there and was created.
     TableCreated {
+        /// Its format.
+        format: Format,
         /// Its url.
         sink: String,
         /// Its columns and their types.
@@ -161,8 +164,10 @@ impl fmt::Display for Event {
                 write!(f, "committed {} to {sink}: snapshot {snapshot}, {rows} rows, {bytes} bytes, {millis} ms", show(*identifier))
             }
             Event::DeadLetters { records, first, .. } => write!(f, "{records} dead letters; the first: {first}"),
-            Event::TableCreated { sink, columns, inferred: false } => write!(f, "created table {sink}: {columns}"),
-            Event::TableCreated { sink, columns, inferred: true } => write!(f, "created table {sink} with inferred columns: {columns}"),
+            Event::TableCreated { format, sink, columns, inferred: false } => write!(f, "created {format} table {sink}: {columns}"),
+            Event::TableCreated { format, sink, columns, inferred: true } => {
+                write!(f, "created {format} table {sink} with inferred columns: {columns}")
+            }
             Event::Idle { splits, after } => write!(f, "no record for {after:?} from {}; the others go on", some(splits)),
             Event::Resumed { splits } => write!(f, "records come again from {}", some(splits)),
             Event::Stalled { why } => f.write_str(why),

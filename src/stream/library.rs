@@ -117,10 +117,11 @@ pub struct OpenTables {
 #[async_trait]
 impl OpenSink for OpenTables {
     async fn open(&self, url: &str, format: &str) -> Result<Box<dyn Sink>> {
-        if format != "paimon" {
-            return Err(Error::data(format!("a checkpoint names a sink of format `{format}`, which this program does not know")).at(url));
-        }
         let table = Table::open_in(Store::open(url, &self.env, self.store.clone())?).await?;
+        if table.format().name() != format {
+            let what = format!("a checkpoint names a sink of format `{format}`, and here is a {} table", table.format());
+            return Err(Error::data(what).at(url).hint("restore the table that the chain has written to"));
+        }
         Ok(Box::new(TableSink::new(table, self.timeout)))
     }
 }

@@ -6,9 +6,9 @@ use std::str::FromStr;
 use chrono::{DateTime, Utc};
 
 use crate::error::{Error, Result};
-use crate::format::SnapshotLog as _;
 use crate::format::delta::log::DeltaSnapshot;
 use crate::format::paimon::paths;
+use crate::format::{Format, SnapshotLog as _};
 use crate::table::log::Log;
 use crate::table::{SnapshotView, Table};
 use crate::text::time::parse_timestamp;
@@ -143,7 +143,8 @@ impl Table {
         match (found, oldest) {
             (None, Some(oldest)) => {
                 let what = format!("there is no snapshot as old as {}", instant(ms));
-                let hint = format!("the oldest is {} of {}; a tag may be older", oldest.id, instant(oldest.time_ms.unwrap_or_default()));
+                let oldest = format!("the oldest is {} of {}", oldest.id, instant(oldest.time_ms.unwrap_or_default()));
+                let hint = if self.format() == Format::Paimon { oldest + "; a tag may be older" } else { oldest };
                 Err(Error::invalid(what).at(self.url()).hint(hint))
             }
             (found, _) => Ok(found),

@@ -194,7 +194,9 @@ impl Loop<'_> {
             ),
             Stop::OtherTable(why) => (
                 why,
-                "a table at this place was recreated, rolled back, or had a snapshot replaced; nothing was written".to_owned(),
+                "a table at this place was recreated, rolled back, or had a snapshot replaced; nothing was written. Restore it; or, to write \
+                 everything again into the table as it is now, remove the pipeline's checkpoints and start with --forget"
+                    .to_owned(),
             ),
             Stop::Unknown(why) => (
                 format!("whether {} of commit user {user} has landed cannot be known any more: {why}", asked(&request.ask)),

@@ -77,6 +77,21 @@ async fn a_table_that_is_gone_is_not_created_again() {
     assert_eq!((count(dir.path(), "one").await, count(dir.path(), "two").await), (35, 35));
 }
 
+/// What the pipeline file does not name is opened by what the chain says of it, whatever its format.
+#[tokio::test]
+async fn a_sink_that_is_not_named_any_more_is_missed_in_both_formats() {
+    for format in ["paimon", "delta"] {
+        let dir = dir();
+        let text = |sinks: &[&str], rows| pipeline(sinks, "chain", rows).replace("columns:", &format!("format: {format}\n    columns:"));
+        run(dir.path(), &text(&["one", "two"], 25), StartOptions::default()).await.unwrap();
+        let error = run(dir.path(), &text(&["one"], 30), StartOptions::default()).await.unwrap_err();
+        assert!(error.kind() == Kind::Invalid && error.next_step().unwrap().contains("--drop-sink"), "{format}: {error}");
+        let drop = StartOptions { drop_sinks: vec![dir.path().join("two").to_str().unwrap().to_owned()], ..StartOptions::default() };
+        run(dir.path(), &text(&["one"], 30), drop).await.unwrap();
+        assert_eq!((count(dir.path(), "one").await, count(dir.path(), "two").await), (30, 25), "{format}");
+    }
+}
+
 #[tokio::test]
 async fn a_finished_pipeline_is_looked_at_also_when_there_is_nothing_to_read() {
     let dir = dir();
