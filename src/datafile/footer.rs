@@ -18,7 +18,7 @@ const FOOTER: u64 = 64 << 10;
 pub(crate) async fn footer(store: &Store, path: &str, size: u64, place: &str) -> Result<ParquetMetaData> {
     let fetch = async |range| {
         store.get_range(path, range).await?.ok_or_else(|| {
-            let hint = "it may have been expired while it was read: read again; else the table is damaged";
+            let hint = "it may have been expired (Delta: vacuumed): read again, or a newer snapshot; else the table is damaged";
             Error::data("a data file is missing").at(place).hint(hint)
         })
     };

@@ -154,7 +154,8 @@ impl Writing {
         let records = &chunk.records;
         let Some(dead) = self.dead_letters else {
             return Err(Error::data(words(first)).at(records.place(first.index)).hint(
-                "mend the record, or name a table for such records under `dead_letter:`; nothing after the last checkpoint was committed",
+                "mend the record, or name a table for such records under `dead_letter:` (on the command line: --set dead_letter.location=DIR); nothing \
+                 after the last checkpoint was committed",
             ));
         };
         let several = self.lanes.len() > 1;

@@ -267,7 +267,7 @@ impl Scan {
                 .at(place)
                 .hint("read a newer snapshot; a tag keeps one from expiring");
         }
-        let hint = "it may have been expired while it was read: read again; else the table is damaged";
+        let hint = "it may have been expired (Delta: vacuumed): read again, or a newer snapshot; else the table is damaged";
         Error::data("a data file is missing").at(place).hint(hint)
     }
 
