@@ -142,6 +142,10 @@ impl Env {
         drop(tokio::task::spawn_blocking(move || futures::executor::block_on(work)));
         None
     }
+    /// The same environment for work that [`Env::aside`] does: its waits stop the thread, and need no timer of a runtime that may be ending.
+    pub(crate) fn on_a_thread(&self) -> Env {
+        if self.0.threads() { Env(Arc::new(OnAThread(self.clone()))) } else { self.clone() }
+    }
     /// Lets others go on: whoever drives this future may look at what has happened so far. Local disk never makes a future wait.
     pub async fn yield_once(&self) {
         let mut yielded = false;
@@ -173,6 +177,29 @@ impl Env {
         let base = Duration::from_millis(50).saturating_mul(1 << attempt.min(7)).min(Duration::from_secs(5));
         let jitter = u64::from(self.uuid().as_bytes()[15]);
         base / 2 + (base / 2).mul_f64(jitter as f64 / 255.0)
+    }
+}
+
+/// See [`Env::on_a_thread`].
+struct OnAThread(Env);
+
+#[async_trait]
+impl World for OnAThread {
+    fn now_ms(&self) -> i64 {
+        self.0.now_ms()
+    }
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+    async fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+    fn uuid(&self) -> Uuid {
+        self.0.uuid()
+    }
+    fn threads(&self) -> bool {
+        true
     }
 }
 

@@ -207,6 +207,12 @@ impl Store {
         }
         Ok(self.url.clone())
     }
+    /// The same place for work beside everything else ([`Env::aside`]): a call is tried for `patience` at most, so that nothing waits long for
+    /// that work to end.
+    pub(crate) fn aside(&self, patience: Duration) -> Store {
+        let options = StoreOptions { patience: self.options.patience.min(patience), ..self.options.clone() };
+        Store { env: self.env.on_a_thread(), options, ..self.clone() }
+    }
     /// The environment that it was opened with.
     pub fn env(&self) -> &Env {
         &self.env

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::env::{Deadline, Env, Rule};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::{Change, CommitUser, DataFile, Digest, Floor, Head, Landed, SnapshotLog, Standing, Work};
 use crate::publish::{Publication, publish};
 use crate::sink::Resolution;
@@ -127,8 +127,15 @@ impl Loop<'_> {
     /// The snapshot that was recognised, made durable before anybody builds on it; the head itself when only its files were seen.
     async fn landed_at(&self, head: &Head) -> Result<Floor> {
         let Landed::At { id, sha256, .. } = &head.landed else { return Ok(head.floor()) };
-        self.store.settle(&self.log.object(*id)).await?;
-        Ok(Floor { id: *id, sha256: Some(*sha256), table: head.table.clone() })
+        match self.store.settle(&self.log.object(*id)).await {
+            Ok(()) => Ok(Floor { id: *id, sha256: Some(*sha256), table: head.table.clone() }),
+            // Delta: cleaned up below a checkpoint since the head was read. The head has it too.
+            Err(e) if e.kind() == Kind::Data && *id < head.id => {
+                self.store.settle(&self.log.object(head.id)).await?;
+                Ok(head.floor())
+            }
+            Err(e) => Err(e),
+        }
     }
 
     async fn files_exist(&self, change: &Change) -> Result<()> {
@@ -176,6 +183,10 @@ impl Loop<'_> {
             Stop::OtherContent => (
                 format!("identifier {} of commit user {user} was landed by another checkpoint", asked(&request.ask)),
                 "two chains wrote with one commit user, or the chain was restored from a backup; compare `table-cli snapshots` with `table-cli checkpoints`".to_owned(),
+            ),
+            Stop::MovedByOther(id) => (
+                format!("somebody else committed as {user}, and set its identifier to {}", id.map_or_else(|| "nothing".to_owned(), identifier)),
+                "find out who writes under this application id, and what its commits hold; then start anew with --rewind K".to_owned(),
             ),
             Stop::ClosedByOther => (
                 format!("the lineage of commit user {user} was closed"),

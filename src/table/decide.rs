@@ -79,6 +79,8 @@ pub enum Decision {
 pub enum Stop {
     /// This identifier was landed by another checkpoint.
     OtherContent,
+    /// Somebody else committed in the user's name.
+    MovedByOther(Option<i64>),
     /// The lineage was closed by somebody.
     ClosedByOther,
     /// The table holds more of this user than its chain knows.
@@ -105,7 +107,15 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
 /// `seen`: the checkpoint digest that the newest snapshot of the user carries, when such a snapshot was read (inner none: it carries none).
 /// `closing`: that snapshot is a closing one, and closed the lineage at the inner value.
 fn decide_known(facts: &Facts<'_>, newest: Option<i64>, seen: Option<Option<Digest>>, closing: Option<Option<i64>>) -> Decision {
+    // Every commit of a chain names its checkpoint: one that is there and names none was made by somebody else in the user's name.
+    let chain = !matches!(facts.ask, Ask::Rows { digest: None, .. } | Ask::Empty { digest: None, .. });
+    if chain && seen == Some(Some(Digest::of_nothing())) {
+        return Decision::Stop(Stop::MovedByOther(newest));
+    }
     match facts.ask {
+        // Only a Delta checkpoint is left of the commit: somebody may have moved the user back to where this one begins.
+        Ask::Rows { .. } if newest == facts.last && seen == Some(None) && facts.live.is_none() => Decision::LookForFiles,
+        Ask::Rows { .. } if newest == facts.last && seen == Some(None) && facts.live == Some(true) => Decision::AlreadyLanded,
         Ask::Close { pending } => decide_close(facts, newest, seen, closing, pending),
         Ask::Look if newest == facts.last => Decision::Fine,
         Ask::Rows { .. } | Ask::Empty { .. } if newest == facts.last => Decision::Publish,

@@ -183,6 +183,8 @@ fn spell(data_type: &DataType, value: &Scalar, legacy: bool) -> Option<String> {
         Scalar::Date(v) => sql_date(chrono::NaiveDate::from_epoch_days(*v)?),
         Scalar::Time(ms) if legacy => Some(ms.to_string()),
         Scalar::Time(ms) => Some(sql_time(u32::try_from(*ms).ok()?, precision(data_type)?)),
+        Scalar::Float(v) if !legacy => Some(v.to_string()),
+        Scalar::Double(v) if !legacy => Some(v.to_string()),
         Scalar::Timestamp(us) => wall_clock(us.div_euclid(1_000_000), us.rem_euclid(1_000_000) * 1000, precision(data_type)?, legacy),
         Scalar::TimestampNanos(ns) => wall_clock(ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000), precision(data_type)?, legacy),
         _ => None,

@@ -205,7 +205,8 @@ fn may_say(field: &Field, text: &str, value: Option<&Scalar>) -> bool {
     let (once, twice) = (unescaped(text), unescaped(&unescaped(text)));
     [text, &once, &twice].into_iter().any(|text| {
         let said = partition::from_text(&field.data_type, Some(text)).ok().flatten();
-        said.as_ref() == Some(value) || matches!((value, &said), (Scalar::Double(v), Some(Scalar::Double(s))) if v.is_nan() && s.is_nan())
+        let nan = |v: &Scalar| matches!(v, Scalar::Double(v) if v.is_nan()) || matches!(v, Scalar::Float(v) if v.is_nan());
+        said.as_ref().is_some_and(|said| said == value || (nan(said) && nan(value)))
     })
 }
 

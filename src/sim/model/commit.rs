@@ -287,7 +287,7 @@ fn on_top(base: Option<&Snapshot>, own: Commit) -> Staged {
 
 fn why(stop: &Stop) -> Why {
     match stop {
-        Stop::OtherContent => Why::OtherContent,
+        Stop::OtherContent | Stop::MovedByOther(_) => Why::OtherContent,
         Stop::ClosedByOther => Why::ClosedByOther,
         Stop::Ahead(_) => Why::Ahead,
         Stop::Behind(_) => Why::Behind,

@@ -49,9 +49,29 @@ fn newest_equal_to_last_publishes() {
         row(&Landed::None, last, expected.clone());
         if let Some(last_id) = last {
             row(&at(last_id, Some(digest(5)), None), last, expected.clone());
-            row(&at(last_id, None, None), last, expected);
+            // Only a Delta checkpoint is left of it: were our files landed before it was moved back?
+            let unsure = at(last_id, None, None);
+            for (live, expected) in
+                [(None, Decision::LookForFiles), (Some(true), Decision::AlreadyLanded), (Some(false), Decision::Publish)]
+            {
+                assert_eq!(run(rows(N), &unsure, last, live, None), expected);
+            }
+            assert_eq!(run(empty(N), &unsure, last, None, None), Decision::Publish);
+            assert_eq!(run(Ask::Look, &unsure, last, None, None), Decision::Fine);
         }
     }
+}
+
+/// The commit is there, and names no checkpoint: no chain made it, whatever it says.
+#[test]
+fn a_commit_in_our_name_that_names_no_checkpoint_stops_a_chain_whichever_way_it_moved_the_user() {
+    for identifier in [3, 6, N, 8] {
+        let moved = at(identifier, Some(Digest::of_nothing()), None);
+        let expected = stop(Stop::MovedByOther(Some(identifier)));
+        row(&moved, Some(6), [expected.clone(), expected.clone(), expected.clone(), expected]);
+    }
+    let without = Ask::Rows { identifier: N, digest: None };
+    assert_eq!(run(without, &at(6, Some(Digest::of_nothing()), None), Some(6), None, None), Decision::Publish);
 }
 
 #[test]
@@ -171,6 +191,7 @@ fn nothing_is_published_unless_newest_is_last_or_a_person_or_an_empty_snapshot_a
                                     assert_ne!(seen, Some(digest(2)));
                                     assert!(closing.is_none());
                                 }
+                                (Ask::Rows { .. }, Decision::LookForFiles) => assert!(equal && newest.is_some() && seen.is_none()),
                                 (Ask::Look, Decision::Fine) => assert!(equal),
                                 (Ask::Close { .. }, Decision::Closed { .. }) => assert_eq!(known, Some(END_OF_INPUT)),
                                 (Ask::Close { pending }, Decision::PublishClose { closed_at }) => {

@@ -1,6 +1,7 @@
 //! After a publication: is the version in history? Then the checkpoint, when one is due.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::format::delta::action::{self, Action};
@@ -8,6 +9,9 @@ use crate::format::delta::{checkpoint, names, replay};
 use crate::format::{Digest, Head, Staged, Standing};
 
 use super::{DeltaLog, DeltaState};
+
+/// How long a call of a checkpoint's is tried again: the next commits ask for another one anyway.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl DeltaLog {
     pub(super) async fn confirm_commit(&self, head: &Head, staged: &Staged) -> Result<Standing> {
@@ -40,6 +44,8 @@ impl DeltaLog {
         let landed = newest.txns.get(&wanted.app_id).is_some_and(|seen| seen.txn.version >= wanted.version);
         if newest.version >= staged.id && landed {
             self.state().newest = Arc::new(DeltaState::of(newest)?);
+            // A hint that points above everything is set right by the next checkpoint.
+            self.checkpoint_if_due().await;
             return Ok(Standing::In);
         }
         if newest.version > staged.id {
@@ -78,7 +84,7 @@ impl DeltaLog {
             held.checkpointing = Some(version);
             version
         };
-        let (store, state) = (self.store.clone(), self.state.clone());
+        let (store, state) = (self.store.aside(PATIENCE), self.state.clone());
         let work = async move {
             let written = checkpoint::write(&store, version).await;
             let mut held = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
