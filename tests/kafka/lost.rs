@@ -55,7 +55,8 @@ fn records_deleted_below_the_position_stop_the_run_unless_it_may_skip_them() {
 #[test]
 #[ignore = "wants Kafka: tests/setup.sh"]
 fn a_gap_that_opens_while_the_pipeline_is_held_back_is_found() {
-    let broker = Broker::shared();
+    // Its own: beside the load of other tests the pipeline was seen to stand still for a minute after the loss, which is not understood.
+    let broker = &Broker::start();
     for (topic, skip) in [("held-earliest", true), ("held-fail", false)] {
         broker.create_topic(topic, 1, &[]);
         broker.produce(topic, 0, ids(0..10));
